@@ -1,0 +1,117 @@
+// Engine (an immutable model, ready to run) and Sequence (one timeline of tokens). What the command line, the server
+// and bindings use; nothing here names a tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kda {
+
+class Checkpoint;
+class ChatFormat;
+class Tokenizer;
+struct ModelConfig;
+class TensorSink;
+
+struct EngineOptions {
+  int threads = 0;                 // 0: one for each processor this process may use
+  std::string isa;                 // "", "auto", "scalar", "avx2"
+  int64_t batch_tokens = 512;      // most tokens that go through the layers together
+  bool exact_activations = false;  // fp32 activations for quantised weights too
+};
+
+/// Bytes, exact: what the allocator asks for.
+struct MemoryPlan {
+  int64_t context = 0;         // tokens
+  int64_t weights_mapped = 0;  // in the file mapping, evictable
+  int64_t weights_owned = 0;
+  int64_t kda_state = 0;     // recurrent state and convolution tails, one sequence
+  int64_t latent_cache = 0;  // one sequence at `context` tokens
+  int64_t scratch = 0;       // does not grow with the context
+  [[nodiscard]] int64_t total_anonymous() const noexcept { return weights_owned + kda_state + latent_cache + scratch; }
+};
+
+/// Called between batches of a prompt: tokens done and to do. Return false to stop (feed throws Error(kInterrupted)).
+using FeedProgress = std::function<bool(int64_t done, int64_t total)>;
+
+class Sequence;
+
+class Engine {
+ public:
+  /// location_text: what the user typed, see formats/hub.h. Throws Error.
+  static std::unique_ptr<Engine> open(const std::string& model, const EngineOptions& options,
+                                      std::string (*getenv_like)(const char*));
+  ~Engine();
+
+  [[nodiscard]] const ModelConfig& config() const noexcept;
+  [[nodiscard]] const Checkpoint& checkpoint() const noexcept;
+  /// Throws Error(kNotFound) when the model came without a vocabulary.
+  [[nodiscard]] const Tokenizer& tokenizer() const;
+  [[nodiscard]] bool has_tokenizer() const noexcept;
+  /// nullptr when the model has no chat format.
+  [[nodiscard]] const ChatFormat* chat_format() const noexcept;
+  [[nodiscard]] int n_threads() const noexcept;
+  [[nodiscard]] std::string_view isa() const noexcept;
+  [[nodiscard]] MemoryPlan memory_plan(int64_t context) const;
+  /// What to use when the user names none: the model's length, at most 8,192, and what fits in memory.
+  [[nodiscard]] int64_t default_context() const;
+  [[nodiscard]] std::span<const std::string> warnings() const noexcept;
+
+  /// Throws Error(kLimit) with the numbers when the plan does not fit in the memory that is available.
+  /// The engine outlives its sequences. One sequence is run at a time.
+  [[nodiscard]] std::unique_ptr<Sequence> new_sequence(int64_t context) const;
+
+ private:
+  friend class Sequence;
+  Engine();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// State of a sequence at one position: KDA states, convolution tails, the number of latent rows, last logits.
+class Snapshot;
+
+/// One timeline. Not thread-safe. After an exception the sequence holds what it held before the failed batch.
+class Sequence {
+ public:
+  ~Sequence();
+
+  /// Appends ids. Throws Error(kLimit) before any work when they do not fit the context, Error(kUsage) for an id out of
+  /// range, Error(kInterrupted) when progress returns false (what was computed stays), Error(kFormat) when the model
+  /// yields NaN.
+  void feed(std::span<const int32_t> ids, const FeedProgress& progress = {});
+
+  /// As feed, and calls each(position, logits [vocab]) for every one of ids in order. sink may be nullptr; otherwise it
+  /// receives every intermediate.
+  void feed_all_logits(std::span<const int32_t> ids, const std::function<void(int64_t, std::span<const float>)>& each,
+                       TensorSink* sink = nullptr);
+
+  /// Makes the timeline exactly ids: keeps the longest common prefix that a snapshot (or the present state) allows and
+  /// feeds the rest. `borders`: positions in ids after which a snapshot is kept. Returns the number of tokens reused.
+  int64_t sync(std::span<const int32_t> ids, std::span<const int64_t> borders, const FeedProgress& progress = {});
+
+  /// Keeps a snapshot of the present position, so that a later sync can come back to it.
+  void keep_snapshot();
+
+  /// Logits after the last token [vocab]. At least one token must have been fed.
+  [[nodiscard]] std::span<const float> logits() const noexcept;
+  [[nodiscard]] std::span<const int32_t> tokens() const noexcept;
+  [[nodiscard]] int64_t size() const noexcept;
+  [[nodiscard]] int64_t context() const noexcept;
+  [[nodiscard]] MemoryPlan memory_plan() const noexcept;
+  void clear();
+
+ private:
+  friend class Engine;
+  Sequence();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kda

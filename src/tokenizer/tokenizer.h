@@ -1,0 +1,72 @@
+// Kimi's byte-pair tokenizer: text <-> token ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kda {
+
+/// What a token id stands for.
+enum class TokenKind : uint8_t {
+  kText,     // bytes of text
+  kControl,  // a special token: written by templates, never by user text
+  kUnused,   // a placeholder
+};
+
+struct Vocabulary {
+  std::vector<std::string> bytes;  // by id: the text's bytes, or the literal name of a control token
+  std::vector<TokenKind> kinds;    // by id
+  std::optional<int32_t> bos, eos, eot, pad;
+  std::vector<std::string> notes;  // odd things found while reading, for people
+};
+
+class GgufFile;
+
+/// From tokenizer.ggml.* keys (model-spec 6.5). n_rows is the number of rows of the embedding: surplus tokens are noted
+/// and dropped, missing ones become placeholders. Throws Error(kFormat | kUnsupported).
+[[nodiscard]] Vocabulary read_gguf_vocabulary(const GgufFile& file, int64_t n_rows);
+
+/// From tiktoken.model and tokenizer_config.json of a Hugging Face folder (model-spec 6.1). `folder` as UTF-8 path.
+/// bos/eos/pad ids come from the names in tokenizer_config.json where given.
+[[nodiscard]] Vocabulary read_folder_vocabulary(const std::string& folder, int64_t n_rows);
+
+/// Immutable after construction; all members are thread-safe.
+class Tokenizer {
+ public:
+  /// Text tokens must be the ids 0..n-1 in order of rank with all 256 single bytes among them (any place).
+  /// Throws Error(kFormat).
+  explicit Tokenizer(Vocabulary vocabulary);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+
+  /// Ids of text; any bytes are accepted, invalid UTF-8 too. With allow_special the names of control tokens in the text
+  /// become those tokens, otherwise they are text like any other.
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text, bool allow_special = false) const;
+  void encode_append(std::string_view text, bool allow_special, std::vector<int32_t>& out) const;
+
+  /// Bytes of the ids one after the other; control tokens give their names when with_special, else nothing.
+  /// Throws Error(kUsage) for an id out of range.
+  [[nodiscard]] std::string decode(std::span<const int32_t> ids, bool with_special = false) const;
+
+  /// Bytes of one token (the name of a control token). Throws Error(kUsage) for an id out of range.
+  [[nodiscard]] std::string_view piece(int32_t id) const;
+  [[nodiscard]] TokenKind kind(int32_t id) const;
+  /// Id of a control token by its literal name ("<|im_end|>").
+  [[nodiscard]] std::optional<int32_t> find_special(std::string_view name) const;
+  /// Ids that end a generation: the family's end tokens by name, and the ids that the file calls eos and eot.
+  [[nodiscard]] std::span<const int32_t> end_ids() const noexcept;
+  [[nodiscard]] bool is_end(int32_t id) const noexcept;
+  [[nodiscard]] int32_t size() const noexcept;
+  [[nodiscard]] const Vocabulary& vocabulary() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kda
