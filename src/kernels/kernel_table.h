@@ -1,98 +1,22 @@
 // The seam between ops and instruction sets: a table of function pointers a set, plain data in and out.
-//
-// Everything here is C-like on purpose. Kernel files are compiled with flags of their own and must not bring in inline
-// functions that the linker could then prefer in baseline code.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
+#include "kernels/kernel_args.h"
 #include "quant/tensor_type.h"
 
 namespace kda {
-
-/// Form in which a matrix product takes its activations.
-enum class ActFormat : uint8_t {
-  kF32,         // as computed; for F32, F16, BF16 weights and for types without an integer kernel
-  kQ8Block32,   // int8 codes with a float scale for every 32 elements
-  kQ8Block256,  // int8 codes with a float scale for every 256 elements
-};
-
-/// Rows of activations [n, k], each row contiguous. Only the members of the chosen format need be set.
-/// A quantised row is x[i] ~ scale[i / block] * code[i], |code| <= 127, scale = max|x| / 127 (float, not rounded), code
-/// rounded to nearest even; an all-zero block has scale 0.
-struct ActView {
-  const float* f32 = nullptr;
-  int64_t f32_stride = 0;         // floats from a row to the next
-  const int8_t* codes = nullptr;  // [n, k]
-  const float* scales = nullptr;  // [n, k / 32] or [n, k / 256]
-  const int16_t* sums = nullptr;  // [n, k / 16]: sum of each run of 16 codes
-};
-
-/// y[y_row(i), r] = dot(w[r], x[x_row(i)]) for i in [0, n) and r in [row_begin, row_end).
-/// For given r and i the result has the same bits whatever n, row_begin, row_end and the neighbours are.
-struct MatmulArgs {
-  const std::byte* w = nullptr;  // first byte of row 0
-  int64_t w_row_bytes = 0;
-  int64_t k = 0;  // columns, a multiple of the type's block length
-  int64_t row_begin = 0;
-  int64_t row_end = 0;
-  ActView x;
-  int64_t n = 0;                    // activation rows to multiply
-  const int32_t* x_rows = nullptr;  // [n] which row of x, or nullptr for 0..n-1
-  const int32_t* y_rows = nullptr;  // [n] which row of y, or nullptr for 0..n-1
-  float* y = nullptr;
-  int64_t y_stride = 0;          // floats from a row of y to the next
-  std::byte* scratch = nullptr;  // matmul_scratch_bytes(k), 64-byte aligned, one a thread
-};
-using MatmulFn = void (*)(const MatmulArgs&);
 
 struct MatmulKernel {
   MatmulFn fn = nullptr;  // nullptr: the type cannot be multiplied with
   ActFormat format = ActFormat::kF32;
 };
 
-/// Scratch that any kernel of any set may use for a product over k columns.
+/// Bytes of MatmulArgs::scratch for any kernel of any set and a product over k columns: 16 rows of floats and a margin.
 [[nodiscard]] constexpr int64_t matmul_scratch_bytes(int64_t k) noexcept { return k * 64 + 4096; }
 
-/// One token row to int8: codes [k], scales [k / block], sums [k / 16]. k is a multiple of the block.
-using QuantizeActFn = void (*)(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
-
-/// One head of a KDA layer over T tokens of one sequence; see layers/kda.cpp for the equations. All fp32.
-struct KdaHeadArgs {
-  int64_t n_tokens = 0;
-  int64_t dim_k = 0;                 // key channels of the head
-  int64_t dim_v = 0;                 // value channels of the head
-  int64_t stride_qk = 0;             // floats from a token's row to the next in q, k, log_decay
-  int64_t stride_v = 0;              // ... in v and o
-  const float* q = nullptr;          // [T, dim_k], after convolution, SiLU, L2 norm and scale
-  const float* k = nullptr;          // [T, dim_k], after convolution, SiLU, L2 norm
-  const float* v = nullptr;          // [T, dim_v], after convolution, SiLU
-  const float* log_decay = nullptr;  // [T, dim_k], <= 0
-  const float* beta = nullptr;       // beta[t * stride_beta], in (0, 1)
-  int64_t stride_beta = 0;
-  float* state = nullptr;  // [dim_v, dim_k], updated in place
-  float* o = nullptr;      // [T, dim_v]
-};
-using KdaHeadFn = void (*)(const KdaHeadArgs&);
-
-/// Attention of some query rows that share one latent cache (absorbed MLA): for each query row r
-///   p = softmax over keys 0..n_keys[r]-1 of scale * (q[r] . cache[key]),   ctx[r] = sum p[key] * cache[key][0:dim_v]
-/// Keys are walked in tiles of fixed absolute position, so that the bits of a row do not depend on the other rows.
-struct MlaAttendArgs {
-  int64_t n_rows = 0;
-  int64_t dim_qk = 0;  // latent + positional part
-  int64_t dim_v = 0;   // latent part, the first dim_v of a cache row
-  float scale = 0;
-  const float* const* q = nullptr;  // [n_rows] -> [dim_qk]
-  float* const* ctx = nullptr;      // [n_rows] -> [dim_v]
-  const int64_t* n_keys = nullptr;  // [n_rows], at least 1
-  const float* cache = nullptr;     // [keys, dim_qk]
-  float* scratch = nullptr;         // mla_scratch_floats(n_rows, dim_v)
-};
-using MlaAttendFn = void (*)(const MlaAttendArgs&);
-
-inline constexpr int64_t kMlaTileKeys = 64;
+/// Floats of MlaAttendArgs::scratch.
 [[nodiscard]] constexpr int64_t mla_scratch_floats(int64_t n_rows, int64_t dim_v) noexcept {
   return n_rows * (kMlaTileKeys + dim_v + 4) + kMlaTileKeys;
 }
@@ -100,7 +24,8 @@ inline constexpr int64_t kMlaTileKeys = 64;
 /// Everything one instruction set offers. Filled once; never changes. All functions are thread-safe.
 struct KernelTable {
   const char* name = nullptr;                  // "scalar", "avx2"
-  MatmulKernel matmul[kTensorTypeCount] = {};  // by type number
+  MatmulKernel matmul[kTensorTypeCount] = {};  // by type number: the fastest product
+  MatmulFn matmul_f32[kTensorTypeCount] = {};  // by type number: the product with fp32 activations, every weight type
   QuantizeActFn quantize_block32 = nullptr;
   QuantizeActFn quantize_block256 = nullptr;
   KdaHeadFn kda_head = nullptr;
