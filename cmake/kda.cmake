@@ -29,3 +29,10 @@ endfunction()
 if(KDA_BUILD_FUZZERS)
   target_compile_options(kda_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# When cross compiling there is no fmt library of the target's architecture; its headers are enough.
+if(CMAKE_CROSSCOMPILING)
+  set(KDA_FMT fmt::fmt-header-only)
+else()
+  set(KDA_FMT fmt::fmt)
+endif()

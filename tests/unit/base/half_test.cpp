@@ -8,6 +8,12 @@
 namespace kda {
 namespace {
 
+#if defined(__aarch64__)
+using CompilerHalf = __fp16;
+#else
+using CompilerHalf = _Float16;
+#endif
+
 TEST(Half, EveryF16PatternSurvivesARoundTrip) {
   for (uint32_t h = 0; h < 0x10000; ++h) {
     const float x = f16_to_float(static_cast<uint16_t>(h));
@@ -25,7 +31,7 @@ TEST(Half, F16AgreesWithTheCompilersConversion) {
     bits = bits * 1664525U + 1013904223U;
     const float x = std::bit_cast<float>(bits);
     if (std::isnan(x)) continue;
-    const auto expected = std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+    const auto expected = std::bit_cast<uint16_t>(static_cast<CompilerHalf>(x));
     ASSERT_EQ(float_to_f16(x), expected) << x;
   }
 }
