@@ -17,9 +17,13 @@ enum class ActFormat : uint8_t {
   kQ8Block256,  // int8 codes with a float scale for every 256 elements
 };
 
+/// Largest magnitude that still counts as zero in a block of activations is just below: 127 / x must stay finite.
+inline constexpr float kSmallestQuantized = 0x1p-100F;
+
 /// Rows of activations [n, k], each row contiguous. Only the members of the chosen format need be set.
-/// A quantised row is x[i] ~ scale[i / block] * code[i], |code| <= 127, scale = max|x| / 127 (float, not rounded), code
-/// rounded to nearest even; an all-zero block has scale 0.
+/// A quantised row is x[i] ~ scale[i / block] * code[i], |code| <= 127. In float: scale = max|x| / 127, code = x * (127
+/// / max) rounded to nearest even. A block with max < kSmallestQuantized has scale and codes 0. A block that holds a
+/// NaN or an infinity has such a scale and codes 0, so that products with it are NaN.
 struct ActView {
   const float* f32 = nullptr;
   int64_t f32_stride = 0;         // floats from a row to the next

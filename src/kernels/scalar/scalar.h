@@ -1,0 +1,23 @@
+// The portable kernels, by name. Each is the definition that the other instruction sets are tested against.
+#pragma once
+
+#include "kernels/kernel_args.h"
+
+namespace kda::scalar {
+
+void matmul_f32(const MatmulArgs& args);  // F32 weights at any address, fp32 activations; needs no scratch
+void matmul_q8_0(const MatmulArgs& args);
+
+void quantize_block32(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
+void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
+
+void kda_head(const KdaHeadArgs& args);
+void mla_attend(const MlaAttendArgs& args);
+
+void rms_norm(const float* x, const float* w, float eps, int64_t n, float* out);
+void silu_mul(const float* gate, const float* up, int64_t n, float* out);
+void silu(float* x, int64_t n);
+void sigmoid(const float* x, int64_t n, float* out);
+void axpy(float a, const float* x, int64_t n, float* y);
+
+}  // namespace kda::scalar

@@ -1,0 +1,31 @@
+#include "kernels/kernel_table.h"
+#include "kernels/matmul_by_rows.h"
+#include "kernels/scalar/scalar.h"
+
+namespace kda {
+
+const KernelTable& scalar_kernels() noexcept {
+  static const KernelTable kTable = [] {
+    KernelTable table;
+    table.name = "scalar";
+    fill_matmul_f32<scalar::matmul_f32>(table);
+    for (uint32_t type = 0; type < kTensorTypeCount; ++type) table.matmul[type].fn = table.matmul_f32[type];
+    const auto set = [&table](TensorType type, MatmulFn fn, ActFormat format) {
+      table.matmul[static_cast<uint32_t>(type)] = {fn, format};
+    };
+    set(TensorType::kQ8_0, scalar::matmul_q8_0, ActFormat::kQ8Block32);
+    table.quantize_block32 = scalar::quantize_block32;
+    table.quantize_block256 = scalar::quantize_block256;
+    table.kda_head = scalar::kda_head;
+    table.mla_attend = scalar::mla_attend;
+    table.rms_norm = scalar::rms_norm;
+    table.silu_mul = scalar::silu_mul;
+    table.silu = scalar::silu;
+    table.sigmoid = scalar::sigmoid;
+    table.axpy = scalar::axpy;
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace kda
