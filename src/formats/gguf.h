@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -95,7 +97,8 @@ class GgufFile {
   uint64_t data_offset_ = 0;
   std::vector<std::pair<std::string_view, GgufValue>> metadata_;
   std::vector<GgufTensor> tensors_;
-  std::unordered_map<std::string_view, size_t> metadata_index_, tensor_index_;
+  // Ordered, not hashed: names made to collide cannot slow it down.
+  std::map<std::string_view, size_t> metadata_index_, tensor_index_;
   std::vector<std::string> warnings_;
 };
 
@@ -119,7 +122,9 @@ class GgufModel {
   std::vector<GgufFile> parts_;
 };
 
-/// Assembles a GGUF file. Metadata and tensors keep the order in which they were added.
+/// Assembles a GGUF file that GgufFile::parse accepts. Metadata and tensors keep the order in which they were added.
+/// What would break the format throws Error(kUsage): names that are empty, too long or double, data of another size
+/// than the dimensions ask for, an alignment that is not a power of two. One thread at a time.
 class GgufWriter {
  public:
   void add_uint32(std::string_view key, uint32_t value);
@@ -136,8 +141,10 @@ class GgufWriter {
   /// ne fastest first; bytes are copied when the file is written, so they must live until then.
   void add_tensor(std::string_view name, TensorType type, std::span<const int64_t> ne,
                   std::span<const std::byte> bytes);
-  void set_alignment(uint32_t alignment) { alignment_ = alignment; }
-  void set_version(uint32_t version) { version_ = version; }
+  /// Adds general.alignment, as adding a value under that key does. Without it the alignment is 32.
+  void set_alignment(uint32_t alignment);
+  /// 2 or 3.
+  void set_version(uint32_t version);
 
   /// The file as bytes.
   [[nodiscard]] std::vector<std::byte> finish() const;
@@ -151,9 +158,15 @@ class GgufWriter {
     std::vector<int64_t> ne;
     std::span<const std::byte> bytes;
   };
+  /// Key and type of a value whose bytes follow.
+  void begin_value(std::string_view key, GgufType type);
+  void begin_array(std::string_view key, GgufType element_type, uint64_t count);
+  /// Everything before the data.
+  [[nodiscard]] std::vector<std::byte> head() const;
+
   uint32_t version_ = 3;
   uint32_t alignment_ = 32;
-  uint64_t n_metadata_ = 0;
+  std::set<std::string, std::less<>> keys_, tensor_names_;
   std::vector<std::byte> metadata_;
   std::vector<Tensor> tensors_;
 };

@@ -1,0 +1,33 @@
+// A file that appears under its name only when it is whole.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace kda {
+
+/// Writes to a temporary name in the same folder; commit() gives it the final name, and a writer that is destroyed
+/// before that removes it.
+class AtomicFile {
+ public:
+  /// Throws Error(kIo) when the temporary file cannot be made.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends. Throws Error(kIo).
+  void write(std::span<const std::byte> bytes);
+  /// Flushes to the device and renames over whatever had the name. Throws Error(kIo). Nothing may follow.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_with_errno(const char* what) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace kda
