@@ -1,12 +1,12 @@
 // The portable kernels, by name. Each is the definition that the other instruction sets are tested against.
 #pragma once
 
-#include "kernels/kernel_args.h"
+#include "kernels/kernel_table.h"
 
 namespace kda::scalar {
 
-void matmul_f32(const MatmulArgs& args);  // F32 weights at any address, fp32 activations; needs no scratch
-void matmul_q8_0(const MatmulArgs& args);
+void matmul_f32(const MatmulArgs& args);     // F32 weights at any address, fp32 activations; needs no scratch
+void set_int8_products(KernelTable& table);  // the entries of table.matmul that take int8 activations
 
 void quantize_block32(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
 void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);

@@ -10,10 +10,7 @@ const KernelTable& scalar_kernels() noexcept {
     table.name = "scalar";
     fill_matmul_f32<scalar::matmul_f32>(table);
     for (uint32_t type = 0; type < kTensorTypeCount; ++type) table.matmul[type].fn = table.matmul_f32[type];
-    const auto set = [&table](TensorType type, MatmulFn fn, ActFormat format) {
-      table.matmul[static_cast<uint32_t>(type)] = {fn, format};
-    };
-    set(TensorType::kQ8_0, scalar::matmul_q8_0, ActFormat::kQ8Block32);
+    scalar::set_int8_products(table);
     table.quantize_block32 = scalar::quantize_block32;
     table.quantize_block256 = scalar::quantize_block256;
     table.kda_head = scalar::kda_head;
