@@ -18,13 +18,14 @@ enum class Family : uint8_t { kKimiLinear };
 struct LayerConfig {
   AttentionKind attention = AttentionKind::kKda;
   FfnKind ffn = FfnKind::kDense;
+  friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
 
 /// All sizes are counts of elements. Names as in docs/model.md.
 struct ModelConfig {
   Family family = Family::kKimiLinear;
-  std::string architecture;  // as the file calls it: "kimi-linear"
-  std::string name;          // for people
+  std::string architecture;  // as GGUF files call it: "kimi-linear"
+  std::string name;          // for people; may be empty
 
   int64_t vocab_size = 0;  // rows of the embedding
   int64_t hidden_size = 0;
@@ -58,6 +59,8 @@ struct ModelConfig {
   bool renormalize_experts = true;
   float routed_scaling_factor = 1.0F;
 
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+
   [[nodiscard]] int64_t n_layers() const noexcept { return static_cast<int64_t>(layers.size()); }
   [[nodiscard]] int64_t kda_width() const noexcept { return kda_heads * kda_head_dim; }
   [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
@@ -66,13 +69,15 @@ struct ModelConfig {
   [[nodiscard]] int64_t count(AttentionKind kind) const noexcept;
 };
 
-/// From config.json of a Hugging Face folder. Refuses by name what is not supported (activation, RoPE in MLA, router
-/// function, another model_type ...). Throws Error(kFormat | kUnsupported).
+/// From config.json of a Hugging Face folder, with the defaults of the model's configuration class. Refuses by name what
+/// is not supported (activation, RoPE in MLA, router function, another model_type ...). The result is validated.
+/// Throws Error(kFormat | kUnsupported) that starts with `subject`. Thread-safe, as all here.
 [[nodiscard]] ModelConfig read_hf_config(const Json& config, const std::string& subject);
 
 /// From the metadata of a GGUF file, every variant of model-spec 5.1 and 5.3; dimensions that metadata leaves out or
-/// gets wrong are taken from the tensors. Throws as read_hf_config.
-[[nodiscard]] ModelConfig read_gguf_config(const GgufModel& model);
+/// gets wrong are taken from the tensors, and what was assumed is added to `warnings`. The result is validated.
+/// Throws as read_hf_config.
+[[nodiscard]] ModelConfig read_gguf_config(const GgufModel& model, std::vector<std::string>& warnings);
 
 /// Checks that the dimensions are positive, consistent and small enough for the arithmetic that follows.
 /// Throws Error(kFormat) naming the field, what was expected and what was found.
