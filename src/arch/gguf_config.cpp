@@ -1,5 +1,5 @@
-// Metadata of a GGUF file -> ModelConfig. Files in the wild leave keys out or get them wrong; where a tensor's shape says
-// the same, the shape wins.
+// Metadata of a GGUF file -> ModelConfig. Files in the wild leave keys out or get them wrong; where a tensor's shape
+// says the same, the shape wins.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +9,7 @@
 #include "arch/model_config.h"
 #include "arch/tensor_schema.h"
 #include "base/error.h"
+#include "formats/file_kind.h"
 #include "formats/gguf.h"
 
 namespace kda {
@@ -22,7 +23,7 @@ constexpr int64_t kGatingSigmoid = 2;
 class Reader {
  public:
   Reader(const GgufModel& model, std::vector<std::string>& warnings)
-      : model_(model), file_(model.main()), subject_(file_.name()), warnings_(warnings) {}
+      : model_(model), file_(model.main()), subject_("gguf: " + file_.name()), warnings_(warnings) {}
 
   ModelConfig read() {
     check_architecture();
@@ -85,8 +86,8 @@ class Reader {
   void warn(std::string text) { warnings_.push_back(fmt::format("{}: {}", subject_, text)); }
 
   [[nodiscard]] int64_t first_layer(AttentionKind kind) const {
-    const auto it = std::find_if(c_.layers.begin(), c_.layers.end(),
-                                 [kind](const LayerConfig& l) { return l.attention == kind; });
+    const auto it =
+        std::find_if(c_.layers.begin(), c_.layers.end(), [kind](const LayerConfig& l) { return l.attention == kind; });
     return it - c_.layers.begin();
   }
 
@@ -96,9 +97,9 @@ class Reader {
     if (*found == kArchitecture) return;
     if (*found == "kimi-k3")
       fail(ErrorCode::kUnsupported,
-           "{}: architecture is \"{}\": Kimi K3 features are not supported by this version, supported is \"{}\"",
-           subject_, *found, kArchitecture);
-    fail(ErrorCode::kUnsupported, "{}: architecture is \"{}\", supported by this version is \"{}\"", subject_, *found,
+           "{}: architecture is {}: Kimi K3 features are not supported by this version, supported is \"{}\"", subject_,
+           quote(*found), kArchitecture);
+    fail(ErrorCode::kUnsupported, "{}: architecture is {}, supported by this version is \"{}\"", subject_, *found,
          kArchitecture);
   }
 
@@ -122,8 +123,8 @@ class Reader {
       LayerConfig& layer = c_.layers[static_cast<size_t>(i)];
       const bool kda = told ? kv_heads[static_cast<size_t>(i)] == 0 : find(TensorId::kDecayRate, i) != nullptr;
       layer.attention = kda ? AttentionKind::kKda : AttentionKind::kMla;
-      const bool moe = find(TensorId::kRouter, i) != nullptr ||
-                       (i >= n_dense && find(TensorId::kDenseGate, i) == nullptr);
+      const bool moe =
+          find(TensorId::kRouter, i) != nullptr || (i >= n_dense && find(TensorId::kDenseGate, i) == nullptr);
       layer.ffn = moe ? FfnKind::kMoe : FfnKind::kDense;
     }
   }
@@ -132,7 +133,8 @@ class Reader {
     c_.hidden_size = required("embedding_length");
     c_.context_length = required("context_length");
     const std::optional<float> eps = number("attention.layer_norm_rms_epsilon");
-    if (!eps) fail(ErrorCode::kFormat, "{}: metadata key {} is missing", subject_, key("attention.layer_norm_rms_epsilon"));
+    if (!eps)
+      fail(ErrorCode::kFormat, "{}: metadata key {} is missing", subject_, key("attention.layer_norm_rms_epsilon"));
     c_.rms_norm_eps = *eps;
 
     c_.vocab_size = derive(TensorId::kTokenEmbedding, 0, 1, "the vocabulary size");
@@ -165,7 +167,8 @@ class Reader {
   void read_mla() {
     const int64_t layer = first_layer(AttentionKind::kMla);
     const std::vector<int64_t> heads = per_layer("attention.head_count");
-    if (heads.empty()) fail(ErrorCode::kFormat, "{}: metadata key {} is missing", subject_, key("attention.head_count"));
+    if (heads.empty())
+      fail(ErrorCode::kFormat, "{}: metadata key {} is missing", subject_, key("attention.head_count"));
     for (int64_t i = 0; i < c_.n_layers(); ++i) {  // entries of KDA layers may be 0
       if (c_.layers[static_cast<size_t>(i)].attention != AttentionKind::kMla) continue;
       const int64_t n = heads[static_cast<size_t>(i)];
@@ -197,8 +200,9 @@ class Reader {
         c_.qk_rope_head_dim;
     // attention.value_length is the configuration's unused head_dim in many files.
     const std::optional<int64_t> value_length = integer("attention.value_length_mla");
-    c_.v_head_dim = value_length ? *value_length
-                                 : derive(TensorId::kMlaOutput, layer, 0, key("attention.value_length_mla")) / c_.n_heads;
+    c_.v_head_dim = value_length
+                        ? *value_length
+                        : derive(TensorId::kMlaOutput, layer, 0, key("attention.value_length_mla")) / c_.n_heads;
   }
 
   /// The value of the layers of one kind, which must agree; 0 when the key is absent.
@@ -257,8 +261,8 @@ class Reader {
     const int64_t used = std::max(integer("expert_group_used_count").value_or(1), int64_t{1});
     // Converters write the second key but not the first for models without groups. Guessing would change the routing.
     if (groups == 1 && used > 1)
-      fail(ErrorCode::kFormat, "{}: {} is {}, expected 1 or {} beside it", subject_, key("expert_group_used_count"), used,
-           key("expert_group_count"));
+      fail(ErrorCode::kFormat, "{}: {} is {}, expected 1 or {} beside it", subject_, key("expert_group_used_count"),
+           used, key("expert_group_count"));
     c_.n_expert_groups = groups;
     c_.n_expert_groups_used = used;
   }
@@ -266,8 +270,8 @@ class Reader {
   void read_shared_experts(int64_t layer) {
     const std::optional<int64_t> told = integer("expert_shared_count");
     const GgufTensor* down = find(TensorId::kSharedDown, layer);
-    const bool any = down != nullptr || find(TensorId::kSharedGate, layer) != nullptr ||
-                     find(TensorId::kSharedUp, layer) != nullptr;
+    const bool any =
+        down != nullptr || find(TensorId::kSharedGate, layer) != nullptr || find(TensorId::kSharedUp, layer) != nullptr;
     if (!any) {
       c_.n_shared_experts = 0;
       if (told.value_or(0) != 0)

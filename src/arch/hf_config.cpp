@@ -75,9 +75,7 @@ class Fields {
     for (const Json& element : value) result.push_back(to_integer(element, key));
     return result;
   }
-  [[nodiscard]] Fields object(const char* key) const {
-    return {require(key), subject_, prefix_ + key + "."};
-  }
+  [[nodiscard]] Fields object(const char* key) const { return {require(key), subject_, prefix_ + key + "."}; }
 
   /// Throws kUnsupported when the key's value is anything but null or false.
   void refuse_k3(const char* key) const {
@@ -170,8 +168,8 @@ std::vector<LayerConfig> read_attention_kinds(const Fields& f, int64_t n_layers,
       std::optional<AttentionKind>& kind = kinds[static_cast<size_t>(number - 1)];
       if (kind.has_value())
         fail(ErrorCode::kFormat,
-             "{}: layer {} is named twice in linear_attn_config.kda_layers and full_attn_layers, expected once", subject,
-             number);
+             "{}: layer {} is named twice in linear_attn_config.kda_layers and full_attn_layers, expected once",
+             subject, number);
       kind = kKinds[which];
     }
   }
@@ -204,8 +202,8 @@ void read_mla(const Fields& f, const std::string& subject, ModelConfig& c) {
          subject, f.find("mla_use_nope") == nullptr ? "missing (false by default)" : "false");
   c.n_heads = f.integer("num_attention_heads");
   if (const int64_t n = f.integer_or("num_key_value_heads", c.n_heads); n != c.n_heads)
-    fail(ErrorCode::kUnsupported, "{}: num_key_value_heads is {}, supported by this version is num_attention_heads ({})",
-         subject, n, c.n_heads);
+    fail(ErrorCode::kUnsupported,
+         "{}: num_key_value_heads is {}, supported by this version is num_attention_heads ({})", subject, n, c.n_heads);
   c.q_lora_rank = f.integer_or("q_lora_rank", 0);
   c.kv_lora_rank = f.integer("kv_lora_rank");
   c.qk_nope_head_dim = f.integer("qk_nope_head_dim");

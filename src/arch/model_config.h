@@ -69,8 +69,8 @@ struct ModelConfig {
   [[nodiscard]] int64_t count(AttentionKind kind) const noexcept;
 };
 
-/// From config.json of a Hugging Face folder, with the defaults of the model's configuration class. Refuses by name what
-/// is not supported (activation, RoPE in MLA, router function, another model_type ...). The result is validated.
+/// From config.json of a Hugging Face folder, with the defaults of the model's configuration class. Refuses by name
+/// what is not supported (activation, RoPE in MLA, router function, another model_type ...). The result is validated.
 /// Throws Error(kFormat | kUnsupported) that starts with `subject`. Thread-safe, as all here.
 [[nodiscard]] ModelConfig read_hf_config(const Json& config, const std::string& subject);
 

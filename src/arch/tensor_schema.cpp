@@ -27,8 +27,8 @@ constexpr TensorSpec expert_row(Id id, std::string_view hf, std::string_view ggu
 }
 
 constexpr TensorSpec conv_row(Id id, std::string_view hf, std::string_view gguf) {
-  return {id,   Scope::kKda, kVector, kSame, false, hf, {kKdaWidth, kOne, kTaps},
-          gguf, {},          {kOne, kKdaWidth, kOne, kTaps}};
+  return {
+      id, Scope::kKda, kVector, kSame, false, hf, {kKdaWidth, kOne, kTaps}, gguf, {}, {kOne, kKdaWidth, kOne, kTaps}};
 }
 
 // Names and shapes: the checkpoint of Kimi-Linear-48B-A3B and the GGUF files that llama.cpp's converter makes of it.
@@ -39,8 +39,8 @@ constexpr TensorSpec kSchema[] = {
     row(Id::kOutput, Scope::kUntied, kMatrix, "lm_head.weight", "output.weight", {kVocab, kHidden}),
     row(Id::kAttentionNorm, Scope::kLayer, kVector, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight",
         {kHidden}),
-    row(Id::kFfnNorm, Scope::kLayer, kVector, "model.layers.#.post_attention_layernorm.weight",
-        "blk.#.ffn_norm.weight", {kHidden}),
+    row(Id::kFfnNorm, Scope::kLayer, kVector, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight",
+        {kHidden}),
 
     row(Id::kKdaQ, Scope::kKda, kMatrix, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
         {kKdaWidth, kHidden}),

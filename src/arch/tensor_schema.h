@@ -93,26 +93,26 @@ enum class Dim : uint8_t {
   kEnd,  // no further dimension
   kOne,
   kVocab,
-  kHidden,         // D
-  kKdaHeads,       // H of KDA
-  kKdaHeadDim,     // K
-  kKdaWidth,       // C = H*K
-  kKdaQkv,         // 3*C
-  kTaps,           // of the convolution
-  kMlaHeads,       // H of MLA
-  kMlaQuery,       // H*(N+P)
-  kMlaQRank,       // Q
-  kMlaKvDown,      // R+P
-  kMlaLatent,      // R
-  kMlaNope,        // N
-  kMlaValue,       // V
-  kMlaKvUp,        // H*(N+V)
-  kMlaWidth,       // H*V
-  kFfn,            // F of dense layers
-  kExperts,        // E
-  kExpertFfn,      // F of an expert
-  kExpertGateUp,   // 2*F
-  kSharedFfn,      // F of all shared experts together
+  kHidden,        // D
+  kKdaHeads,      // H of KDA
+  kKdaHeadDim,    // K
+  kKdaWidth,      // C = H*K
+  kKdaQkv,        // 3*C
+  kTaps,          // of the convolution
+  kMlaHeads,      // H of MLA
+  kMlaQuery,      // H*(N+P)
+  kMlaQRank,      // Q
+  kMlaKvDown,     // R+P
+  kMlaLatent,     // R
+  kMlaNope,       // N
+  kMlaValue,      // V
+  kMlaKvUp,       // H*(N+V)
+  kMlaWidth,      // H*V
+  kFfn,           // F of dense layers
+  kExperts,       // E
+  kExpertFfn,     // F of an expert
+  kExpertGateUp,  // 2*F
+  kSharedFfn,     // F of all shared experts together
 };
 
 using DimList = std::array<Dim, 4>;  // slowest first, padded with kEnd

@@ -10,6 +10,7 @@
 #include "arch/tensor_schema.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "formats/file_kind.h"
 #include "quant/codec.h"
 
 namespace kda {
@@ -119,8 +120,8 @@ class Binder {
   void check_type(const FileTensor& tensor, TensorStorage storage) const {
     const bool vector = storage == TensorStorage::kVector;
     if (tensor.type != nullptr && (!vector || is_float(tensor.type->type))) return;
-    fail(ErrorCode::kUnsupported, "{}: tensor {} has type {}, expected {}", subject_, tensor.name, tensor.type_name,
-         vector || !gguf() ? "F32, F16 or BF16" : "a type of weights (F32, F16, BF16 or quantised)");
+    fail(ErrorCode::kUnsupported, "{}: tensor {} has type {}, expected {}", subject_, quote(tensor.name),
+         tensor.type_name, vector || !gguf() ? "F32, F16 or BF16" : "a type of weights (F32, F16, BF16 or quantised)");
   }
 
   void check_shape(const FileTensor& tensor, TensorId id) const {
@@ -130,11 +131,11 @@ class Binder {
       fits = same_layout(tensor.shape, std::vector<int64_t>{expected[0] * expected[1], expected[2]});
     const int64_t block = tensor.type->block_elements;
     if (!fits)
-      fail(ErrorCode::kFormat, "{}: tensor {} has shape {}, expected {}", subject_, tensor.name,
+      fail(ErrorCode::kFormat, "{}: tensor {} has shape {}, expected {}", subject_, quote(tensor.name),
            format_shape(tensor.shape, table_.format()), format_shape(expected, table_.format()));
     if (expected.back() % block != 0)
       fail(ErrorCode::kFormat, "{}: tensor {} of type {} has rows of {}, expected a multiple of {}", subject_,
-           tensor.name, tensor.type_name, expected.back(), block);
+           quote(tensor.name), tensor.type_name, expected.back(), block);
     KDA_CHECK(static_cast<int64_t>(tensor.bytes.size()) == row_bytes(tensor.type->type, tensor.n_elements()));
   }
 
@@ -317,20 +318,21 @@ class Binder {
       if (tensor == nullptr) continue;
       if (first == nullptr) first = tensor;
       if (tensor->type != first->type)
-        fail(ErrorCode::kUnsupported, "{}: tensor {} has type {}, expected {} as {} has", subject_, tensor->name,
-             tensor->type_name, first->type_name, first->name);
+        fail(ErrorCode::kUnsupported, "{}: tensor {} has type {}, expected {} as {} has", subject_, quote(tensor->name),
+             tensor->type_name, first->type_name, quote(first->name));
       data[static_cast<size_t>(e)] = tensor->bytes.data();
     }
     if (first == nullptr) return {};
     return {first->type->type, data, rows, cols, row_bytes(first->type->type, cols)};
   }
 
-  /// Makes -exp(A_log) of what the files hold. GGUF files hold it already, but for early ones with A_log itself: as soon
-  /// as one value of the model is not negative, all are taken for A_log.
+  /// Makes -exp(A_log) of what the files hold. GGUF files hold it already, but for early ones with A_log itself: as
+  /// soon as one value of the model is not negative, all are taken for A_log.
   void finish_decay_rates() {
     bool raw = !gguf();
     for (const DecayRate& rate : decay_rates_)
-      if (gguf()) raw = raw || std::any_of(rate.values.begin(), rate.values.end(), [](float x) { return !std::signbit(x); });
+      if (gguf())
+        raw = raw || std::any_of(rate.values.begin(), rate.values.end(), [](float x) { return !std::signbit(x); });
     for (const DecayRate& rate : decay_rates_) {
       for (size_t h = 0; h < rate.values.size(); ++h) {
         float& a = rate.values[h];
@@ -368,20 +370,19 @@ class Binder {
           fail(ErrorCode::kUnsupported,
                "{}: tensor {}: weights with separate scale tensors are not supported by this version, use another "
                "quantisation",
-               subject_, tensor.name);
+               subject_, quote(tensor.name));
   }
 
   void report_unused() const {
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const FileTensor& tensor : table_.tensors())
-      if (!tensor.known) names.push_back(tensor.name);
+      if (!tensor.known) names.push_back(quote(tensor.name));
     if (names.empty()) return;
     const size_t shown = std::min(names.size(), kMaxNamesShown);
     const std::string rest = names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";
-    warnings_.push_back(fmt::format("{}: {} {} not used: {}{}", subject_, names.size(),
-                                    names.size() == 1 ? "tensor is" : "tensors are",
-                                    fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                                    rest));
+    warnings_.push_back(
+        fmt::format("{}: {} {} not used: {}{}", subject_, names.size(), names.size() == 1 ? "tensor is" : "tensors are",
+                    fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest));
   }
 
   struct DecayRate {

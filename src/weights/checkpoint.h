@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arch/model_config.h"
@@ -99,14 +100,14 @@ class Checkpoint {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> metadata() const;
   /// Remarks that did not stop the loading.
   [[nodiscard]] std::span<const std::string> warnings() const noexcept;
-  /// Bytes of tensor data in the files, and bytes of converted vectors held in memory.
+  /// Bytes in the files of the tensors that weights() shows, and bytes of converted copies held in memory.
   [[nodiscard]] int64_t mapped_bytes() const noexcept;
   [[nodiscard]] int64_t owned_bytes() const noexcept;
-  /// Number of weights.
+  /// Number of weights, those of tied embeddings counted once.
   [[nodiscard]] int64_t n_parameters() const noexcept;
   /// Throws Error(kIo) when a file changed since it was opened.
   void check_unchanged() const;
-  /// Reads every weight once; throws Error(kFormat) naming the first tensor that holds NaN or infinity.
+  /// Reads every weight once; throws Error(kFormat) naming the first tensor and row that hold NaN or infinity.
   void check_values() const;
 
  private:

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "quant/tensor_type.h"
@@ -48,7 +48,7 @@ class TensorTable {
 
   TensorFormat format_;
   std::vector<FileTensor> tensors_;
-  std::unordered_map<std::string_view, size_t> index_;
+  std::map<std::string_view, size_t> index_;  // ordered, so that names made to collide cannot slow it down
 };
 
 /// As users of the format write it: {2304, 4096} fastest first in GGUF, [4096, 2304] slowest first in a folder.
