@@ -1,0 +1,272 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "kernel_sets.h"
+#include "quant/codec.h"
+#include "support/guarded_buffer.h"
+#include "support/random_blocks.h"
+
+namespace kda {
+namespace {
+
+constexpr float kUntouched = -12345.0F;
+
+std::vector<TensorType> weight_types() {
+  std::vector<TensorType> types;
+  for (uint32_t number = 0; number < kTensorTypeCount; ++number) {
+    const TensorTypeInfo* info = find_tensor_type(number);
+    if (info != nullptr && info->is_weight) types.push_back(info->type);
+  }
+  return types;
+}
+
+// A random matrix that ends at an unreadable page, and what it stands for.
+struct Weights {
+  Weights(TensorType type_, int64_t rows_, int64_t k_, uint32_t seed)
+      : type(type_), rows(rows_), k(k_), bytes(static_cast<size_t>(rows_ * row_bytes(type_, k_))) {
+    std::mt19937 random(seed);
+    std::vector<std::byte> zeroed(static_cast<size_t>(row_bytes(type, k)));
+    value.resize(static_cast<size_t>(rows * k));
+    parts.resize(value.size());
+    for (int64_t r = 0; r < rows; ++r) {
+      std::byte* row = bytes.data() + r * row_bytes(type, k);
+      test::fill_random_row(type, k, random, row);
+      float* values = value.data() + r * k;
+      dequantize_row(type, row, values, k);
+      // With the scale set to zero only the minimum of a block is left: |scale part| + |minimum| bounds what a product
+      // adds.
+      const auto offsets = test::f16_scale_offsets(type);
+      std::vector<float> min(static_cast<size_t>(k));
+      if (offsets.size() == 2) {
+        std::memcpy(zeroed.data(), row, zeroed.size());
+        const TensorTypeInfo& info = type_info(type);
+        for (int64_t b = 0; b < k / info.block_elements; ++b) {
+          std::memset(zeroed.data() + b * info.block_bytes + offsets[0], 0, 2);
+        }
+        dequantize_row(type, zeroed.data(), min.data(), k);
+      }
+      for (int64_t i = 0; i < k; ++i) {
+        const double m = min[static_cast<size_t>(i)];
+        parts[static_cast<size_t>(r * k + i)] = std::abs(values[i] - m) + std::abs(m);
+      }
+    }
+  }
+
+  TensorType type;
+  int64_t rows;
+  int64_t k;
+  test::GuardedBuffer bytes;
+  std::vector<float> value;   // [rows, k]
+  std::vector<double> parts;  // [rows, k]
+};
+
+// Activations in one format; each array ends at an unreadable page. value is what the format stands for.
+struct Activations {
+  Activations(const KernelTable& kernels, ActFormat format, int64_t n_, int64_t k_, uint32_t seed)
+      : n(n_),
+        k(k_),
+        block(format == ActFormat::kQ8Block32 ? 32 : 256),
+        f32(static_cast<size_t>(n_ * k_ * 4)),
+        codes(static_cast<size_t>(n_ * k_)),
+        scales(static_cast<size_t>(n_ * k_ / block * 4)),
+        sums(static_cast<size_t>(n_ * (k_ / 16) * 2)),
+        value(static_cast<size_t>(n_ * k_)) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < n * k; ++i) f32.as<float>()[i] = normal(random) * (random() % 50 == 0 ? 20.0F : 1.0F);
+    if (format == ActFormat::kF32) {
+      std::copy_n(f32.as<float>(), n * k, value.begin());
+      view.f32 = f32.as<float>();
+      view.f32_stride = k;
+      return;
+    }
+    const QuantizeActFn quantize = block == 32 ? kernels.quantize_block32 : kernels.quantize_block256;
+    for (int64_t i = 0; i < n; ++i) {
+      quantize(f32.as<float>() + i * k, k, codes.as<int8_t>() + i * k, scales.as<float>() + i * k / block,
+               sums.as<int16_t>() + i * k / 16);
+    }
+    for (int64_t i = 0; i < n * k; ++i) {
+      value[static_cast<size_t>(i)] = double{scales.as<float>()[i / block]} * codes.as<int8_t>()[i];
+    }
+    view.codes = codes.as<int8_t>();
+    view.scales = scales.as<float>();
+    view.sums = sums.as<int16_t>();
+  }
+
+  int64_t n;
+  int64_t k;
+  int64_t block;
+  test::GuardedBuffer f32;
+  test::GuardedBuffer codes;
+  test::GuardedBuffer scales;
+  test::GuardedBuffer sums;
+  std::vector<double> value;  // [n, k]
+  ActView view;
+};
+
+using Param = std::tuple<const char*, TensorType>;
+
+class MatmulTest : public testing::TestWithParam<Param> {
+ protected:
+  void SetUp() override {
+    kernels = test::find_kernel_set(std::get<0>(GetParam()));
+    type = std::get<1>(GetParam());
+    if (kernels == nullptr) GTEST_SKIP() << std::get<0>(GetParam()) << " is not built in or not supported here";
+  }
+
+  // The preferred product, and the one with fp32 activations where that is another.
+  std::vector<MatmulKernel> products() const {
+    const MatmulKernel preferred = kernels->matmul[static_cast<uint32_t>(type)];
+    std::vector<MatmulKernel> all{preferred};
+    if (preferred.format != ActFormat::kF32) all.push_back({kernels->matmul_f32[static_cast<uint32_t>(type)]});
+    return all;
+  }
+
+  static MatmulArgs args_for(const Weights& w, const Activations& x, const AlignedBuffer& scratch) {
+    MatmulArgs args;
+    args.w = w.bytes.data();
+    args.w_row_bytes = row_bytes(w.type, w.k);
+    args.k = w.k;
+    args.row_end = w.rows;
+    args.x = x.view;
+    args.n = x.n;
+    args.y_stride = w.rows;
+    args.scratch = scratch.data();
+    return args;
+  }
+
+  const KernelTable* kernels = nullptr;
+  TensorType type{};
+};
+
+TEST_P(MatmulTest, IsWithinTheRoundingOfItsFloatOperations) {
+  const int64_t block = type_info(type).block_elements;
+  for (const MatmulKernel& product : products()) {
+    const int64_t unit = product.format == ActFormat::kQ8Block256 ? 256 : std::max<int64_t>(block, 32);
+    for (const int64_t k :
+         {block == 1 ? int64_t{7} : unit, unit, 3 * unit, std::max<int64_t>(unit, 2304 / unit * unit)}) {
+      const Weights w(type, 7, k, 11);
+      const Activations x(*kernels, product.format, 6, k, 12);
+      const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(k)));
+      std::vector<float> y(static_cast<size_t>(w.rows * x.n), kUntouched);
+      MatmulArgs args = args_for(w, x, scratch);
+      args.y = y.data();
+      product.fn(args);
+      // fp32: k products and sums. int8: a block has a product of scales, a conversion, a product and a sum, the
+      // minimum twice those; sums run over the blocks.
+      const bool integer = product.format != ActFormat::kF32;
+      const auto roundings = static_cast<double>(integer ? 2 * (k / block) + 6 : k + 2);
+      for (int64_t i = 0; i < x.n; ++i) {
+        for (int64_t r = 0; r < w.rows; ++r) {
+          double expected = 0;
+          double magnitude = 0;
+          for (int64_t c = 0; c < k; ++c) {
+            const double a = x.value[static_cast<size_t>(i * k + c)];
+            expected += double{w.value[static_cast<size_t>(r * k + c)]} * a;
+            magnitude += w.parts[static_cast<size_t>(r * k + c)] * std::abs(a);
+          }
+          EXPECT_NEAR(y[static_cast<size_t>(i * w.rows + r)], expected, roundings * test::kUnit * magnitude)
+              << "k " << k << " row " << r << " activation " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, ResultsDoNotDependOnTheirNeighbours) {
+  constexpr int64_t kMax = 20;
+  for (const MatmulKernel& product : products()) {
+    const int64_t k =
+        3 * std::max<int64_t>(type_info(type).block_elements, product.format == ActFormat::kF32 ? 1 : 32) +
+        (type_info(type).block_elements == 1 ? 32 : 0);
+    const Weights w(type, 21, k, 21);
+    const Activations x(*kernels, product.format, kMax, k, 22);
+    const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(k)));
+
+    // One row and one activation at a time is what all others must equal.
+    std::vector<float> expected(static_cast<size_t>(kMax * w.rows));
+    for (int32_t i = 0; i < kMax; ++i) {
+      for (int64_t r = 0; r < w.rows; ++r) {
+        MatmulArgs args = args_for(w, x, scratch);
+        args.row_begin = r;
+        args.row_end = r + 1;
+        args.n = 1;
+        args.x_rows = &i;
+        args.y_rows = &i;
+        args.y = expected.data();
+        product.fn(args);
+      }
+    }
+
+    std::mt19937 random(23);
+    for (int64_t n = 1; n <= kMax; ++n) {
+      for (int64_t n_rows = 1; n_rows <= w.rows; n_rows += n % 2 == 0 ? 1 : 4) {
+        const int64_t begin = static_cast<int64_t>(random() % static_cast<uint64_t>(w.rows - n_rows + 1));
+        std::vector<int32_t> x_rows(static_cast<size_t>(n));
+        for (int32_t& row : x_rows) row = static_cast<int32_t>(random() % kMax);
+        std::vector<int32_t> y_rows(static_cast<size_t>(n));
+        std::iota(y_rows.begin(), y_rows.end(), 0);
+        std::shuffle(y_rows.begin(), y_rows.end(), random);
+        const bool plain = n_rows % 2 == 0;  // without tables of rows
+        MatmulArgs args = args_for(w, x, scratch);
+        args.row_begin = begin;
+        args.row_end = begin + n_rows;
+        args.n = n;
+        args.x_rows = plain ? nullptr : x_rows.data();
+        args.y_rows = plain ? nullptr : y_rows.data();
+        args.y_stride = w.rows + 3;
+        std::vector<float> y(static_cast<size_t>(n * args.y_stride), kUntouched);
+        args.y = y.data();
+        product.fn(args);
+
+        std::vector<float> wanted(y.size(), kUntouched);
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t from = plain ? i : x_rows[static_cast<size_t>(i)];
+          const int64_t to = plain ? i : y_rows[static_cast<size_t>(i)];
+          for (int64_t r = begin; r < begin + n_rows; ++r) {
+            wanted[static_cast<size_t>(to * args.y_stride + r)] = expected[static_cast<size_t>(from * w.rows + r)];
+          }
+        }
+        ASSERT_EQ(y, wanted) << n << " activations, rows from " << begin << " to " << begin + n_rows;
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, ReadsARowWithoutBlocksOrRowsAsNothing) {
+  for (const MatmulKernel& product : products()) {
+    const int64_t k = std::max<int64_t>(type_info(type).block_elements, 256);
+    const Weights w(type, 2, k, 31);
+    const Activations x(*kernels, product.format, 2, k, 32);
+    const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(k)));
+    std::vector<float> y(4, kUntouched);
+    MatmulArgs args = args_for(w, x, scratch);
+    args.y = y.data();
+    args.n = 0;
+    product.fn(args);
+    args.n = 2;
+    args.row_begin = args.row_end = 1;
+    product.fn(args);
+    EXPECT_EQ(y, std::vector<float>(4, kUntouched));
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<Param>& param) {
+  return std::string(std::get<0>(param.param)) + "_" + std::string(type_info(std::get<1>(param.param)).name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, MatmulTest,
+                         testing::Combine(testing::ValuesIn(test::kKernelSets), testing::ValuesIn(weight_types())),
+                         test_name);
+
+}  // namespace
+}  // namespace kda
