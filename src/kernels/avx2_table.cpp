@@ -1,8 +1,46 @@
 // The table of the AVX2 kernels. Compiled with baseline flags: only the files in avx2/ may use newer instructions.
 #include "kernels/kernel_table.h"
 
+#if defined(__x86_64__)
+
+#include "kernels/avx2/kernels.h"
+#include "kernels/matmul_by_rows.h"
+
+namespace kda {
+
+const KernelTable* avx2_kernels() noexcept {
+  static const KernelTable kTable = [] {
+    KernelTable table;
+    table.name = "avx2";
+    fill_matmul_f32<avx2::matmul_f32>(table);
+    table.matmul_f32[static_cast<uint32_t>(TensorType::kF16)] = avx2::matmul_f16;
+    table.matmul_f32[static_cast<uint32_t>(TensorType::kBF16)] = avx2::matmul_bf16;
+    for (uint32_t type = 0; type < kTensorTypeCount; ++type) {
+      const MatmulKernel& scalar = scalar_kernels().matmul[type];
+      table.matmul[type] = scalar.format == ActFormat::kF32 ? MatmulKernel{table.matmul_f32[type]} : scalar;
+    }
+    table.quantize_block32 = avx2::quantize_block32;
+    table.quantize_block256 = avx2::quantize_block256;
+    table.kda_head = avx2::kda_head;
+    table.mla_attend = avx2::mla_attend;
+    table.rms_norm = avx2::rms_norm;
+    table.silu_mul = avx2::silu_mul;
+    table.silu = avx2::silu;
+    table.sigmoid = avx2::sigmoid;
+    table.axpy = avx2::axpy;
+    return table;
+  }();
+  return &kTable;
+}
+
+}  // namespace kda
+
+#else
+
 namespace kda {
 
 const KernelTable* avx2_kernels() noexcept { return nullptr; }
 
 }  // namespace kda
+
+#endif

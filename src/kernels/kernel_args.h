@@ -56,10 +56,14 @@ using MatmulFn = void (*)(const MatmulArgs&);
 /// One token row to int8: codes [k], scales [k / block], sums [k / 16]. k is a multiple of the block.
 using QuantizeActFn = void (*)(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
 
+/// Largest KdaHeadArgs::dim_k: kernels keep rows of that many floats on the stack.
+inline constexpr int64_t kMaxKdaDimK = 4096;
+
 /// One head of a KDA layer over T tokens of one sequence; see layers/kda.cpp for the equations. All fp32.
+/// The result has the same bits however a run of tokens is cut into calls.
 struct KdaHeadArgs {
   int64_t n_tokens = 0;
-  int64_t dim_k = 0;                 // key channels of the head
+  int64_t dim_k = 0;                 // key channels of the head, in [1, kMaxKdaDimK]
   int64_t dim_v = 0;                 // value channels of the head
   int64_t stride_qk = 0;             // floats from a token's row to the next in q, k, log_decay
   int64_t stride_v = 0;              // ... in v and o

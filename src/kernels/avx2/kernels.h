@@ -1,0 +1,24 @@
+// The AVX2 kernels, for the table in avx2_table.cpp. Callable only where the processor has AVX2, FMA and F16C.
+#pragma once
+
+#include "kernels/kernel_args.h"
+
+namespace kda::avx2 {
+
+void matmul_f32(const MatmulArgs& args);  // these three use no scratch
+void matmul_f16(const MatmulArgs& args);
+void matmul_bf16(const MatmulArgs& args);
+
+void quantize_block32(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
+void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
+
+void kda_head(const KdaHeadArgs& args);
+void mla_attend(const MlaAttendArgs& args);
+
+void rms_norm(const float* x, const float* w, float eps, int64_t n, float* out);
+void silu_mul(const float* gate, const float* up, int64_t n, float* out);
+void silu(float* x, int64_t n);
+void sigmoid(const float* x, int64_t n, float* out);
+void axpy(float a, const float* x, int64_t n, float* y);
+
+}  // namespace kda::avx2
