@@ -15,7 +15,7 @@ namespace kda {
 enum class TokenKind : uint8_t {
   kText,     // bytes of text
   kControl,  // a special token: written by templates, never by user text
-  kUnused,   // a placeholder
+  kUnused,   // a placeholder: never written, gives no text
 };
 
 struct Vocabulary {
@@ -28,28 +28,34 @@ struct Vocabulary {
 class GgufFile;
 
 /// From tokenizer.ggml.* keys (model-spec 6.5). n_rows is the number of rows of the embedding: surplus tokens are noted
-/// and dropped, missing ones become placeholders. Throws Error(kFormat | kUnsupported).
+/// and dropped, missing ones become placeholders. Special ids that make no sense (out of range, or a text token) are
+/// noted and left out. Throws Error(kFormat | kUnsupported | kLimit).
 [[nodiscard]] Vocabulary read_gguf_vocabulary(const GgufFile& file, int64_t n_rows);
 
 /// From tiktoken.model and tokenizer_config.json of a Hugging Face folder (model-spec 6.1). `folder` as UTF-8 path.
-/// bos/eos/pad ids come from the names in tokenizer_config.json where given.
+/// bos/eos/pad ids come from the names in tokenizer_config.json where given; ids past the text tokens that it does not
+/// name become "<|reserved_token_ID|>". Throws Error(kNotFound | kIo | kFormat | kLimit).
 [[nodiscard]] Vocabulary read_folder_vocabulary(const std::string& folder, int64_t n_rows);
 
 /// Immutable after construction; all members are thread-safe.
 class Tokenizer {
  public:
-  /// Text tokens must be the ids 0..n-1 in order of rank with all 256 single bytes among them (any place).
-  /// Throws Error(kFormat).
+  /// Longest text that encode takes at a time.
+  static constexpr size_t kMaxTextBytes = size_t{1} << 31;
+
+  /// Text tokens must be the ids 0..n-1 in order of rank with all 256 single bytes among them (any place); names of
+  /// control tokens must differ. Throws Error(kFormat).
   explicit Tokenizer(Vocabulary vocabulary);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
 
   /// Ids of text; any bytes are accepted, invalid UTF-8 too. With allow_special the names of control tokens in the text
-  /// become those tokens, otherwise they are text like any other.
+  /// become those tokens (the leftmost first, of those the longest), otherwise they are text like any other and no
+  /// control token comes out. Time linear in the text. Throws Error(kLimit) past kMaxTextBytes.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text, bool allow_special = false) const;
   void encode_append(std::string_view text, bool allow_special, std::vector<int32_t>& out) const;
 
-  /// Bytes of the ids one after the other; control tokens give their names when with_special, else nothing.
+  /// Bytes of the ids one after the other; control and unused tokens give their names when with_special, else nothing.
   /// Throws Error(kUsage) for an id out of range.
   [[nodiscard]] std::string decode(std::span<const int32_t> ids, bool with_special = false) const;
 
