@@ -1,0 +1,104 @@
+// Multi-head latent attention, absorbed form, no positional encoding. H heads, R latent, N nope, P positional channels
+// (which exist but are not rotated), V value channels a head.
+//
+//   q               = W_q x, or W_qb rms_norm(W_qa x)              [H, N + P]
+//   c, k_pe         = W_kva x;   c = rms_norm(c)                   [R], [P], shared by all heads: a row of the cache
+//   q_abs_h         = K_h q_nope_h                                 [R]: with k_h = K_h^T c, q_nope . k_h = q_abs . c
+//   score_h(t, s)   = (q_abs_h,t . c_s + q_pe_h,t . k_pe_s) / sqrt(N + P),  s <= t
+//   ctx_h           = sum_s softmax_s(score) c_s                   [R]
+//   out             = W_o concat_h( V_h ctx_h )
+//
+// One form for any number of tokens, so that a token's result does not depend on how a prompt was cut into batches.
+#include "layers/mla.h"
+
+#include <cmath>
+
+namespace kda {
+
+MlaScratch::MlaScratch(const ModelConfig& config, int64_t max_tokens, Arena& arena)
+    : q_low(take_matrix(arena, max_tokens, config.q_lora_rank)),
+      q(take_matrix(arena, max_tokens, config.n_heads * config.qk_head_dim())),
+      kv(take_matrix(arena, max_tokens, config.latent_dim())),
+      q_latent(take_matrix(arena, max_tokens * config.n_heads, config.latent_dim())),
+      ctx(take_matrix(arena, max_tokens * config.n_heads, config.kv_lora_rank)),
+      out(take_matrix(arena, max_tokens, config.n_heads * config.v_head_dim)),
+      q_low_x(arena, max_tokens, config.q_lora_rank),
+      q_nope_x(arena, max_tokens * config.n_heads, config.qk_nope_head_dim),
+      ctx_x(arena, max_tokens * config.n_heads, config.kv_lora_rank),
+      out_x(arena, max_tokens, config.n_heads * config.v_head_dim),
+      head_rows(arena.take<int32_t>(max_tokens * config.n_heads)),
+      heads(arena.take<int32_t>(config.n_heads)),
+      begin(arena.take<int32_t>(config.n_heads + 1)) {}
+
+void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch,
+                       const MatView& out, const Trace& trace) const {
+  const ModelConfig& c = config_;
+  const MlaWeights& w = weights_;
+  const int64_t n = x.f32().rows;
+  const int64_t n_heads = c.n_heads;
+  const int64_t nope = c.qk_nope_head_dim;
+  const int64_t rope = c.qk_rope_head_dim;
+  const int64_t rank = c.kv_lora_rank;
+  const MatView q = scratch.q.first_rows(n);
+  const MatView kv = scratch.kv.first_rows(n);
+
+  if (w.q_a) {
+    const MatView q_low = scratch.q_low.first_rows(n);
+    const Product from_x[] = {{&x, w.q_a, q_low}, {&x, w.kv_a, kv}};
+    ops.matmul(from_x);
+    ops.rms_norm(q_low, w.q_a_norm, c.rms_norm_eps, q_low);
+    scratch.q_low_x.set(q_low);
+    const Product from_q_low[] = {{&scratch.q_low_x, w.q_b, q}};
+    ops.matmul(from_q_low);
+  } else {
+    const Product from_x[] = {{&x, w.q, q}, {&x, w.kv_a, kv}};
+    ops.matmul(from_x);
+  }
+  trace.put("mla.q", q, n_heads);
+
+  const MatView rows = {cache + first_position * c.latent_dim(), n, c.latent_dim(), c.latent_dim()};
+  ops.rms_norm(kv.columns(0, rank), w.kv_a_norm, c.rms_norm_eps, rows.columns(0, rank));
+  ops.copy(kv.columns(rank, rope), rows.columns(rank, rope));
+  trace.put("mla.latent", rows.columns(0, rank));
+  trace.put("mla.k_pe", rows.columns(rank, rope));
+
+  // Each head's rows go through that head's matrix.
+  for (int64_t head = 0; head < n_heads; ++head) {
+    scratch.heads[head] = static_cast<int32_t>(head);
+    scratch.begin[head] = static_cast<int32_t>(head * n);
+    for (int64_t t = 0; t < n; ++t) scratch.head_rows[head * n + t] = static_cast<int32_t>(t * n_heads + head);
+  }
+  scratch.begin[n_heads] = static_cast<int32_t>(n_heads * n);
+  const Grouping by_head = {.n_groups = n_heads,
+                            .matrix = scratch.heads,
+                            .begin = scratch.begin,
+                            .x_rows = scratch.head_rows,
+                            .y_rows = scratch.head_rows};
+
+  const MatView q_heads = q.split(n_heads);  // [T * H, N + P]
+  const MatView q_latent = scratch.q_latent.first_rows(n * n_heads);
+  scratch.q_nope_x.set(q_heads.columns(0, nope));
+  const GroupedProduct absorb[] = {{&scratch.q_nope_x, &w.k_b, q_latent.columns(0, rank), &by_head}};
+  ops.matmul({}, absorb);
+  ops.copy(q_heads.columns(nope, rope), q_latent.columns(rank, rope));
+
+  const MatView ctx = scratch.ctx.first_rows(n * n_heads);
+  ops.mla_attend({.n_heads = n_heads,
+                  .dim_v = rank,
+                  .first_position = first_position,
+                  .scale = 1 / std::sqrt(static_cast<float>(c.qk_head_dim())),
+                  .q = q_latent,
+                  .cache = cache,
+                  .ctx = ctx});
+  trace.put("mla.ctx", {ctx.data, n, n_heads * rank, n_heads * rank}, n_heads);
+
+  const MatView heads_out = scratch.out.first_rows(n);
+  scratch.ctx_x.set(ctx);
+  const GroupedProduct expand[] = {{&scratch.ctx_x, &w.v_b, heads_out.split(n_heads), &by_head}};
+  ops.matmul({}, expand);
+  scratch.out_x.set(heads_out);
+  const Product output[] = {{&scratch.out_x, w.o, out}};
+  ops.matmul(output);
+}
+
+}  // namespace kda

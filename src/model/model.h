@@ -1,0 +1,67 @@
+// The forward pass: token ids -> logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "arch/model_config.h"
+#include "layers/dense_ffn.h"
+#include "layers/kda.h"
+#include "layers/mla.h"
+#include "layers/moe.h"
+#include "ops/cpu_ops.h"
+#include "state/sequence_state.h"
+#include "weights/checkpoint.h"
+
+namespace kda {
+
+/// Intermediates of a forward pass of up to max_tokens tokens. Its size does not depend on the context.
+struct Workspace {
+  Workspace(const ModelConfig& config, int64_t max_tokens, Arena& arena);
+
+  int64_t max_tokens;
+  MatView x;         // [T, D] the residual stream
+  MatView h;         // [T, D] its norm
+  MatView y;         // [T, D] what a layer adds
+  Activation h_x;
+  // The layers take turns in the same memory.
+  KdaScratch kda;
+  MlaScratch mla;
+  DenseFfnScratch dense;
+  MoeScratch moe;
+};
+
+/// The largest dimensions that operations of this model see.
+[[nodiscard]] OpsLimits ops_limits(const ModelConfig& config) noexcept;
+
+/// A model, ready to run. Immutable: any number of sequences may use it, each with its Ops and Workspace.
+class Model {
+ public:
+  /// config and weights outlive the model.
+  Model(const ModelConfig& config, const ModelWeights& weights);
+
+  /// Sends ids through all layers behind the tokens that state holds and appends them to state; the residual stream
+  /// stays in workspace.x. At most workspace.max_tokens ids, in range, that fit the context. sink may be nullptr; with
+  /// one, memory is allocated and put() may throw, which leaves the recurrent part of state undefined.
+  void forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids,
+               TensorSink* sink) const;
+
+  /// Logits after the tokens [first, first + logits.rows) of the last forward().
+  void logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const;
+
+  /// Bytes that the model holds beside the checkpoint.
+  [[nodiscard]] int64_t owned_bytes() const noexcept;
+
+ private:
+  struct Layer {
+    std::variant<KdaLayer, MlaLayer> attention;
+    std::variant<DenseFfn, MoeLayer> ffn;
+  };
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace kda

@@ -1,0 +1,154 @@
+// The equations stand in layers/kda.cpp; here is the order in which one head walks through them.
+#include "ops/kda_head.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace kda {
+
+namespace {
+
+// y[t] = sum_j w[j] * x[t - (taps - 1) + j] over the head's columns; rows before the batch come from the tail.
+void convolve(const KdaOp& op, const MatView& x, const float* w, const float* tail, int64_t column, int64_t begin,
+              int64_t n_tokens, float* y) {
+  const int64_t width = x.cols;
+  const int64_t dim = op.head_dim;
+  for (int64_t t = 0; t < n_tokens; ++t, y += dim) {
+    for (int64_t j = 0; j < op.taps; ++j) {
+      const int64_t from = t - (op.taps - 1) + j;  // relative to `begin`; the tail is what lies just before it
+      const float* row = from < 0 ? tail + (from + op.taps - 1) * width : x.row(begin + from);
+      const float* in = row + column;
+      const float* tap = w + j * width + column;
+      if (j == 0) {
+        for (int64_t i = 0; i < dim; ++i) y[i] = tap[i] * in[i];
+      } else {
+        for (int64_t i = 0; i < dim; ++i) y[i] += tap[i] * in[i];
+      }
+    }
+  }
+}
+
+// Makes the tail the last taps - 1 rows of [tail; x[begin, begin + n_tokens)], the head's columns only.
+void advance_tail(const KdaOp& op, const MatView& x, float* tail, int64_t column, int64_t begin, int64_t n_tokens) {
+  const int64_t width = x.cols;
+  for (int64_t i = 0; i < op.taps - 1; ++i) {
+    const int64_t from = n_tokens + i - (op.taps - 1);
+    const float* row = from < 0 ? tail + (from + op.taps - 1) * width : x.row(begin + from);
+    std::memcpy(tail + i * width + column, row + column, static_cast<size_t>(op.head_dim) * sizeof(float));
+  }
+}
+
+// x = x / sqrt(sum x^2 + eps) * scale. Eight sums side by side: exact enough in fp32, and in one order everywhere.
+void l2_norm(float* x, int64_t n, float eps, float scale) {
+  float sums[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int64_t j = 0; j < 8; ++j) sums[j] += x[i + j] * x[i + j];
+  }
+  for (; i < n; ++i) sums[i % 8] += x[i] * x[i];
+  const float sum = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+  const float factor = scale / std::sqrt(sum + eps);
+  for (i = 0; i < n; ++i) x[i] *= factor;
+}
+
+}  // namespace
+
+// softplus(z) = max(z, 0) + log1p(u), u = exp(-|z|) in (0, 1]. Branch-free, so that the compiler makes vectors of it.
+//   exp(-|z|) = 2^n * exp(r), |r| <= ln 2 / 2, with a polynomial of degree 6 for exp(r)
+//   log1p(u) = 2 artanh(s), s = u / (2 + u) <= 1/3, with the series up to s^15
+void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) noexcept {
+  for (int64_t i = 0; i < n; ++i) {
+    const float z = x[i] + bias[i];
+    const float distance = std::fabs(z);
+    const float magnitude = distance < 87.0F ? distance : 87.0F;  // exp(-87) is still a normal number; NaN comes back below
+    const float scaled = magnitude * -1.44269504F;          // 1 / ln 2
+    const auto whole = static_cast<int32_t>(scaled - 0.5F);  // towards zero: the nearest integer of a negative number
+    const auto whole_float = static_cast<float>(whole);
+    // ln 2 in two parts, so that the product with the first is exact
+    const float r = (-magnitude - whole_float * 0.693145752F) - whole_float * 1.42860677e-6F;
+    float p = 1.0F / 720;
+    p = p * r + 1.0F / 120;
+    p = p * r + 1.0F / 24;
+    p = p * r + 1.0F / 6;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const float u = p * std::bit_cast<float>((whole + 127) << 23);
+    const float s = u / (2.0F + u);
+    const float s2 = s * s;
+    float series = 1.0F / 15;
+    series = series * s2 + 1.0F / 13;
+    series = series * s2 + 1.0F / 11;
+    series = series * s2 + 1.0F / 9;
+    series = series * s2 + 1.0F / 7;
+    series = series * s2 + 1.0F / 5;
+    series = series * s2 + 1.0F / 3;
+    series = series * s2 + 1.0F;
+    out[i] = a * (std::max(z, 0.0F) + 2.0F * s * series);
+  }
+}
+
+void kda_head(const KernelTable& kernels, const KdaOp& op, int64_t head, float* scratch) {
+  const int64_t dim = op.head_dim;
+  const int64_t column = head * dim;
+  const int64_t chunk_floats = kKdaChunkTokens * dim;
+  float* const q = scratch;
+  float* const k = q + chunk_floats;
+  float* const v = k + chunk_floats;
+  float* const log_decay = v + chunk_floats;
+  float* const o = log_decay + chunk_floats;
+  float* const beta = o + chunk_floats;
+  float* const gate = beta + kKdaChunkTokens;
+  const MatView* const projections[3] = {&op.q, &op.k, &op.v};
+  float* const convolved[3] = {q, k, v};
+  const float q_scale = 1 / std::sqrt(static_cast<float>(dim));
+
+  for (int64_t begin = 0; begin < op.q.rows; begin += kKdaChunkTokens) {
+    const int64_t n = std::min(kKdaChunkTokens, op.q.rows - begin);
+    for (int64_t s = 0; s < 3; ++s) {
+      float* tail = op.conv_tail + s * (op.taps - 1) * op.q.cols;
+      convolve(op, *projections[s], op.conv[s], tail, column, begin, n, convolved[s]);
+      advance_tail(op, *projections[s], tail, column, begin, n);
+      kernels.silu(convolved[s], n * dim);
+    }
+    for (int64_t t = 0; t < n; ++t) {
+      l2_norm(q + t * dim, dim, op.qk_norm_eps, q_scale);
+      l2_norm(k + t * dim, dim, op.qk_norm_eps, 1);
+      scaled_softplus(op.f.row(begin + t) + column, op.dt_bias.data() + column, op.a[static_cast<size_t>(head)], dim,
+                      log_decay + t * dim);
+      beta[t] = op.beta.row(begin + t)[head];
+    }
+    kernels.sigmoid(beta, n, beta);
+    kernels.kda_head({.n_tokens = n,
+                      .dim_k = dim,
+                      .dim_v = dim,
+                      .stride_qk = dim,
+                      .stride_v = dim,
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .log_decay = log_decay,
+                      .beta = beta,
+                      .stride_beta = 1,
+                      .state = op.state + head * dim * dim,
+                      .o = o});
+    for (int64_t t = 0; t < n; ++t) {
+      float* out = op.out.row(begin + t) + column;
+      kernels.rms_norm(o + t * dim, op.o_norm.data(), op.o_norm_eps, dim, out);
+      kernels.sigmoid(op.gate.row(begin + t) + column, dim, gate);
+      for (int64_t i = 0; i < dim; ++i) out[i] *= gate[i];
+    }
+    if (op.trace) {  // the projections of this chunk are not needed any more: the next one's past is in the tail
+      const MatView to[5] = {op.q, op.k, op.v, op.f, op.raw_out};
+      const float* const from[5] = {q, k, v, log_decay, o};
+      for (int64_t t = 0; t < n; ++t) {
+        for (int64_t m = 0; m < 5; ++m) std::copy_n(from[m] + t * dim, dim, to[m].row(begin + t) + column);
+        op.beta.row(begin + t)[head] = beta[t];
+      }
+    }
+  }
+}
+
+}  // namespace kda

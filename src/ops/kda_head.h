@@ -1,0 +1,27 @@
+// One head of a KDA layer, from its projections to its gated output.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel_table.h"
+#include "ops/ops.h"
+
+namespace kda {
+
+/// Tokens that go through a head's convolution, norms and recurrence together: their vectors stay in the second-level
+/// cache beside the state.
+inline constexpr int64_t kKdaChunkTokens = 32;
+
+/// Floats of scratch that kda_head uses: q, k, v, log decay and output of a chunk, beta, and a row of the gate.
+[[nodiscard]] constexpr int64_t kda_head_scratch_floats(int64_t head_dim) noexcept {
+  return 5 * kKdaChunkTokens * head_dim + kKdaChunkTokens + head_dim;
+}
+
+/// Runs head `head` of op over all of its tokens; writes the head's columns of op.out, its state and convolution tail.
+/// Heads may run at the same time. scratch [kda_head_scratch_floats] is 64-byte aligned.
+void kda_head(const KernelTable& kernels, const KdaOp& op, int64_t head, float* scratch);
+
+/// out[i] = a * softplus(x[i] + bias[i]), softplus(z) = log(1 + exp(z)), within a few units in the last place.
+void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) noexcept;
+
+}  // namespace kda
