@@ -69,7 +69,7 @@ void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratc
   const MatView f_low = scratch.f_low.first_rows(n);
   const MatView gate_low = scratch.gate_low.first_rows(n);
 
-  const Product from_x[] = {{&x, w.q, op.q},       {&x, w.k, op.k},   {&x, w.v, op.v},
+  const Product from_x[] = {{&x, w.q, op.q},       {&x, w.k, op.k},    {&x, w.v, op.v},
                             {&x, w.beta, op.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
   ops.matmul(from_x);
   scratch.f_low_x.set(f_low);

@@ -31,7 +31,8 @@ void MoeLayer::forward(Ops& ops, Activation& x, MoeScratch& scratch, const MatVi
   const MatView shared_gate = scratch.shared.gate.first_rows(n);
   const MatView shared_up = scratch.shared.up.first_rows(n);
 
-  const Product from_x[] = {{&x, w.router, scores, true}, {&x, w.shared.gate, shared_gate}, {&x, w.shared.up, shared_up}};
+  const Product from_x[] = {
+      {&x, w.router, scores, true}, {&x, w.shared.gate, shared_gate}, {&x, w.shared.up, shared_up}};
   ops.matmul(std::span(from_x).first(has_shared ? 3 : 1));
   Routing& routing = scratch.routing;
   ops.route({.scores = scores,

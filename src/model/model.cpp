@@ -46,9 +46,10 @@ Model::Model(const ModelConfig& config, const ModelWeights& weights) : config_(c
     const LayerWeights& w = weights.layers[i];
     using Attention = std::variant<KdaLayer, MlaLayer>;
     using Ffn = std::variant<DenseFfn, MoeLayer>;
-    layers_.push_back({config.layers[i].attention == AttentionKind::kKda ? Attention(KdaLayer(config, w.kda))
-                                                                         : Attention(MlaLayer(config, w.mla)),
-                       config.layers[i].ffn == FfnKind::kDense ? Ffn(DenseFfn(w.dense)) : Ffn(MoeLayer(config, w.moe))});
+    layers_.push_back(
+        {config.layers[i].attention == AttentionKind::kKda ? Attention(KdaLayer(config, w.kda))
+                                                           : Attention(MlaLayer(config, w.mla)),
+         config.layers[i].ffn == FfnKind::kDense ? Ffn(DenseFfn(w.dense)) : Ffn(MoeLayer(config, w.moe))});
   }
 }
 

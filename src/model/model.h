@@ -22,9 +22,9 @@ struct Workspace {
   Workspace(const ModelConfig& config, int64_t max_tokens, Arena& arena);
 
   int64_t max_tokens;
-  MatView x;         // [T, D] the residual stream
-  MatView h;         // [T, D] its norm
-  MatView y;         // [T, D] what a layer adds
+  MatView x;  // [T, D] the residual stream
+  MatView h;  // [T, D] its norm
+  MatView y;  // [T, D] what a layer adds
   Activation h_x;
   // The layers take turns in the same memory.
   KdaScratch kda;

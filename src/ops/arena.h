@@ -10,8 +10,9 @@
 
 namespace kda {
 
-/// Hands out pieces of one block of memory. A default-made arena hands out nothing but counts, so the code that lays out
-/// a workspace also says, exactly, how many bytes it takes: run it once on a measuring arena and once on a real one.
+/// Hands out pieces of one block of memory. A default-made arena hands out nothing but counts, so the code that lays
+/// out a workspace also says, exactly, how many bytes it takes: run it once on a measuring arena and once on a real
+/// one.
 class Arena {
  public:
   static constexpr size_t kAlignment = 64;  // a cache line; no kernel asks for more

@@ -71,7 +71,8 @@ bool CpuOps::all_finite(const MatView& x) {
   return sum == 0;
 }
 
-// --- products ---------------------------------------------------------------------------------------------------------
+// --- products
+// ---------------------------------------------------------------------------------------------------------
 
 MatmulKernel CpuOps::kernel_for(TensorType type, bool exact) const {
   const auto number = static_cast<uint32_t>(type);
@@ -102,7 +103,7 @@ namespace {
 // A product of a phase: one matrix, or those of a group each, cut into blocks of rows. The cut does not change results.
 struct PhaseEntry {
   MatmulFn fn = nullptr;
-  MatmulArgs args;                         // what the tasks of the product have in common
+  MatmulArgs args;                          // what the tasks of the product have in common
   const GroupedProduct* grouped = nullptr;  // nullptr: one matrix
   int64_t rows = 0;
   int64_t block = 0;     // rows a task
@@ -178,7 +179,8 @@ void CpuOps::matmul(std::span<const Product> products, std::span<const GroupedPr
   });
 }
 
-// --- attention --------------------------------------------------------------------------------------------------------
+// --- attention
+// --------------------------------------------------------------------------------------------------------
 
 void CpuOps::kda(const KdaOp& op) {
   for_tasks(op.n_heads,
@@ -188,9 +190,9 @@ void CpuOps::kda(const KdaOp& op) {
 void CpuOps::mla_attend(const MlaAttendOp& op) {
   const int64_t n_tokens = op.q.rows / op.n_heads;
   // A task takes some heads of some tokens, at most kAttendRows rows; for few tokens the heads are shared out.
-  const int64_t heads = std::min(kAttendRows, n_tokens >= pool_.n_threads()
-                                                  ? op.n_heads
-                                                  : (op.n_heads + pool_.n_threads() - 1) / pool_.n_threads());
+  const int64_t heads =
+      std::min(kAttendRows,
+               n_tokens >= pool_.n_threads() ? op.n_heads : (op.n_heads + pool_.n_threads() - 1) / pool_.n_threads());
   const int64_t tokens = std::min(n_tokens, std::max<int64_t>(1, kAttendRows / heads));
   const int64_t head_blocks = (op.n_heads + heads - 1) / heads;
   const int64_t token_blocks = (n_tokens + tokens - 1) / tokens;
@@ -222,7 +224,8 @@ void CpuOps::mla_attend(const MlaAttendOp& op) {
   });
 }
 
-// --- experts ----------------------------------------------------------------------------------------------------------
+// --- experts
+// ----------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -62,8 +62,9 @@ void scaled_softplus(const float* x, const float* bias, float a, int64_t n, floa
   for (int64_t i = 0; i < n; ++i) {
     const float z = x[i] + bias[i];
     const float distance = std::fabs(z);
-    const float magnitude = distance < 87.0F ? distance : 87.0F;  // exp(-87) is still a normal number; NaN comes back below
-    const float scaled = magnitude * -1.44269504F;          // 1 / ln 2
+    const float magnitude =
+        distance < 87.0F ? distance : 87.0F;                 // exp(-87) is still a normal number; NaN comes back below
+    const float scaled = magnitude * -1.44269504F;           // 1 / ln 2
     const auto whole = static_cast<int32_t>(scaled - 0.5F);  // towards zero: the nearest integer of a negative number
     const auto whole_float = static_cast<float>(whole);
     // ln 2 in two parts, so that the product with the first is exact

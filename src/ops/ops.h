@@ -1,7 +1,7 @@
 // What a forward pass asks of a device: a dozen coarse operations on matrices of floats.
 //
-// Layers are written against Ops alone. Every operation has the same result, bit for bit, for any number of threads, and
-// the result of a token never depends on the other tokens that go through with it.
+// Layers are written against Ops alone. Every operation has the same result, bit for bit, for any number of threads,
+// and the result of a token never depends on the other tokens that go through with it.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,7 @@ class Activation {
   void set(const MatView& x) noexcept;
   [[nodiscard]] const MatView& f32() const noexcept { return x_; }
   /// For backends. format is not kF32.
-  [[nodiscard]] Form& form(ActFormat format) noexcept {
-    return format == ActFormat::kQ8Block32 ? block32_ : block256_;
-  }
+  [[nodiscard]] Form& form(ActFormat format) noexcept { return format == ActFormat::kQ8Block32 ? block32_ : block256_; }
 
  private:
   MatView x_;
@@ -95,19 +93,19 @@ struct KdaOp {
   int64_t n_heads = 0;
   int64_t head_dim = 0;
   int64_t taps = 0;
-  MatView q, k, v;                               // [T, C] projections
-  MatView f;                                     // [T, C] decay gate before the bias
-  MatView beta;                                  // [T, H] before the sigmoid
-  MatView gate;                                  // [T, C] output gate before the sigmoid
-  const float* conv[3] = {};                     // q, k, v: [taps, C], oldest tap first
-  std::span<const float> a, dt_bias, o_norm;     // [H], [C], [K]
-  float qk_norm_eps = 0;                         // added to the sum of squares
-  float o_norm_eps = 0;                          // added to the mean of squares
-  float* state = nullptr;                        // [H, V, K]
-  float* conv_tail = nullptr;                    // [3, taps - 1, C], oldest row first
-  MatView out;                                   // [T, C]: normed and gated
-  bool trace = false;                            // also leave what went into the recurrence in q, k, v, f, beta ...
-  MatView raw_out;                               // ... and what came out of it here, [T, C]
+  MatView q, k, v;                            // [T, C] projections
+  MatView f;                                  // [T, C] decay gate before the bias
+  MatView beta;                               // [T, H] before the sigmoid
+  MatView gate;                               // [T, C] output gate before the sigmoid
+  const float* conv[3] = {};                  // q, k, v: [taps, C], oldest tap first
+  std::span<const float> a, dt_bias, o_norm;  // [H], [C], [K]
+  float qk_norm_eps = 0;                      // added to the sum of squares
+  float o_norm_eps = 0;                       // added to the mean of squares
+  float* state = nullptr;                     // [H, V, K]
+  float* conv_tail = nullptr;                 // [3, taps - 1, C], oldest row first
+  MatView out;                                // [T, C]: normed and gated
+  bool trace = false;                         // also leave what went into the recurrence in q, k, v, f, beta ...
+  MatView raw_out = {};                       // ... and what came out of it here, [T, C]
 };
 
 /// Absorbed attention over a latent cache; R latent, P positional channels.

@@ -33,9 +33,7 @@ class SequenceState {
 
   [[nodiscard]] int64_t context() const noexcept { return context_; }
   [[nodiscard]] int64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::span<const int32_t> tokens() const noexcept {
-    return {tokens_, static_cast<size_t>(size_)};
-  }
+  [[nodiscard]] std::span<const int32_t> tokens() const noexcept { return {tokens_, static_cast<size_t>(size_)}; }
   /// The whole KDA part, for snapshots.
   [[nodiscard]] std::span<float> recurrent() const noexcept { return recurrent_.as<float>(recurrent_floats_); }
   /// The whole of the caches, for tests that poison them.
@@ -53,9 +51,9 @@ class SequenceState {
   int64_t size_ = 0;
   size_t recurrent_floats_;
   int64_t latent_dim_;
-  int64_t state_floats_;              // of one KDA layer
-  int64_t layer_floats_;              // ... with its convolution tail
-  std::vector<int64_t> kind_index_;   // by layer: which one of its kind it is
+  int64_t state_floats_;             // of one KDA layer
+  int64_t layer_floats_;             // ... with its convolution tail
+  std::vector<int64_t> kind_index_;  // by layer: which one of its kind it is
   AlignedBuffer recurrent_;
   AlignedBuffer cache_;
   int32_t* tokens_;  // [context], in cache_ after the latents

@@ -11,8 +11,8 @@
 
 namespace kda {
 
-/// The KDA part of a sequence's state after `position` tokens, and the logits there when they were computed. Latent rows
-/// are not copied: they stay in the cache for as long as the tokens before `position` are the same.
+/// The KDA part of a sequence's state after `position` tokens, and the logits there when they were computed. Latent
+/// rows are not copied: they stay in the cache for as long as the tokens before `position` are the same.
 class Snapshot {
  public:
   /// Copies. logits may be empty. Throws Error(kLimit).

@@ -1,0 +1,107 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "engine/sequence_impl.h"
+#include "formats/hub.h"
+
+namespace kda {
+
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int64_t kMaxBatchTokens = 16384;  // keeps every index of a batch far inside 32 bits
+constexpr int64_t kMaxContext = int64_t{1} << 27;
+constexpr int64_t kDefaultContext = 8192;
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1024 * 1024); }
+
+int checked_threads(int threads) {
+  if (threads < 0 || threads > kMaxThreads) {
+    fail(ErrorCode::kUsage, "threads: {} asked for, expected 0 (automatic) to {}", threads, kMaxThreads);
+  }
+  return threads == 0 ? std::min(available_processors(), kMaxThreads) : threads;
+}
+
+const EngineOptions& checked(const EngineOptions& options) {
+  if (options.batch_tokens < 1 || options.batch_tokens > kMaxBatchTokens) {
+    fail(ErrorCode::kUsage, "batch: {} tokens asked for, expected 1 to {}", options.batch_tokens, kMaxBatchTokens);
+  }
+  return options;
+}
+
+}  // namespace
+
+Engine::Impl::Impl(std::unique_ptr<Checkpoint> opened, const EngineOptions& given)
+    : options(checked(given)),
+      checkpoint(std::move(opened)),
+      kernels(select_kernels(options.isa.c_str())),
+      pool(checked_threads(options.threads)),
+      model(checkpoint->config(), checkpoint->weights()),
+      warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {}
+
+RunMemory::RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineOptions& options,
+                     const ModelConfig& config, int64_t context, Arena& arena)
+    : ops(pool, kernels, options.exact_activations, ops_limits(config), arena),
+      workspace(config, std::min(options.batch_tokens, context), arena),
+      fresh_logits(take_matrix(arena, 1, config.vocab_size)),
+      logits(take_matrix(arena, 1, config.vocab_size)) {}
+
+Engine::Engine() = default;
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::open(const std::string& model, const EngineOptions& options,
+                                     std::string (*getenv_like)(const char*)) {
+  std::unique_ptr<Engine> engine(new Engine);
+  engine->impl_ = std::make_unique<Impl>(Checkpoint::open(locate_model(model, getenv_like)), options);
+  return engine;
+}
+
+const ModelConfig& Engine::config() const noexcept { return impl_->config(); }
+const Checkpoint& Engine::checkpoint() const noexcept { return *impl_->checkpoint; }
+int Engine::n_threads() const noexcept { return impl_->pool.n_threads(); }
+std::string_view Engine::isa() const noexcept { return impl_->kernels.name; }
+std::span<const std::string> Engine::warnings() const noexcept { return impl_->warnings; }
+
+MemoryPlan Engine::memory_plan(int64_t context) const {
+  if (context < 1 || context > kMaxContext) {
+    fail(ErrorCode::kUsage, "context: {} tokens asked for, expected 1 to {}", context, kMaxContext);
+  }
+  Arena arena;
+  (void)impl_->lay_out(context, arena);
+  return {.context = context,
+          .weights_mapped = impl_->checkpoint->mapped_bytes(),
+          .weights_owned = impl_->checkpoint->owned_bytes() + impl_->model.owned_bytes(),
+          .kda_state = SequenceState::recurrent_bytes(config()),
+          .latent_cache = SequenceState::cache_bytes(config(), context),
+          .scratch = static_cast<int64_t>(arena.peak_bytes())};
+}
+
+int64_t Engine::default_context() const {
+  const int64_t wanted = std::clamp<int64_t>(config().context_length, 1, kDefaultContext);
+  const MemoryPlan plan = memory_plan(wanted);
+  const int64_t missing = plan.total_anonymous() - plan.weights_owned - available_memory_bytes();
+  if (missing <= 0) return wanted;
+  const int64_t bytes_a_token = std::max<int64_t>(1, plan.latent_cache / wanted);
+  return std::max<int64_t>(1, wanted - (missing + bytes_a_token - 1) / bytes_a_token);
+}
+
+std::unique_ptr<Sequence> Engine::new_sequence(int64_t context) const {
+  const MemoryPlan plan = memory_plan(context);
+  const int64_t needed = plan.total_anonymous() - plan.weights_owned;  // the weights' part is there already
+  const int64_t available = available_memory_bytes();
+  if (needed > available) {
+    fail(ErrorCode::kLimit,
+         "memory: a context of {} tokens needs {:.1f} MiB ({:.1f} state, {:.1f} cache, {:.1f} scratch), {:.1f} MiB are "
+         "available; ask for a shorter context or smaller batches",
+         context, mebibytes(needed), mebibytes(plan.kda_state), mebibytes(plan.latent_cache), mebibytes(plan.scratch),
+         mebibytes(available));
+  }
+  std::unique_ptr<Sequence> sequence(new Sequence);
+  sequence->impl_ = std::make_unique<Sequence::Impl>(*impl_, context, plan);
+  return sequence;
+}
+
+}  // namespace kda

@@ -1,0 +1,196 @@
+// One timeline of tokens: batches, snapshots, and the way back after a failure.
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/sequence_impl.h"
+
+namespace kda {
+
+namespace {
+
+constexpr int64_t kMaxSnapshots = 16;
+constexpr int64_t kMaxSnapshotBytes = int64_t{1} << 30;
+// A snapshot every so many tokens of a long prompt, beside those that the caller asks for: copying the state takes a
+// small part of the time of the tokens between.
+constexpr int64_t kSnapshotTokens = 1024;
+// Rows of logits at a time when all are wanted: 10 MiB with a vocabulary of 163,840.
+constexpr int64_t kLogitRows = 16;
+
+size_t snapshot_count(const ModelConfig& config) {
+  const int64_t bytes = SequenceState::recurrent_bytes(config) + config.vocab_size * int64_t{sizeof(float)};
+  return static_cast<size_t>(std::clamp<int64_t>(kMaxSnapshotBytes / bytes, 1, kMaxSnapshots));
+}
+
+}  // namespace
+
+Sequence::Impl::Impl(const Engine::Impl& owner, int64_t context, const MemoryPlan& memory_plan)
+    : engine(owner),
+      plan(memory_plan),
+      memory(static_cast<size_t>(plan.scratch)),
+      arena({memory.data(), memory.size_bytes()}),
+      run_memory(owner.lay_out(context, arena)),
+      state(owner.config(), context),
+      snapshots(snapshot_count(owner.config())) {}
+
+void Sequence::Impl::check(std::span<const int32_t> ids, int64_t size) const {
+  const auto n = static_cast<int64_t>(ids.size());
+  if (n > state.context() - size) {
+    fail(ErrorCode::kLimit, "context: {} of {} tokens are in use, {} more do not fit; ask for a longer context", size,
+         state.context(), n);
+  }
+  const int64_t vocab = engine.config().vocab_size;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab) {
+      fail(ErrorCode::kUsage, "token {} of the input is {}, expected 0 to {}", i, ids[i], vocab - 1);
+    }
+  }
+}
+
+void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each,
+                               TensorSink* sink) {
+  const int64_t before = state.size();
+  const auto n = static_cast<int64_t>(ids.size());
+  RunMemory& run = run_memory;
+  recurrent_undefined = true;  // until the batch is through
+  try {
+    engine.model.forward(run.ops, run.workspace, state, ids, sink);
+    if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, run.fresh_logits, each ? nullptr : sink);
+    if (!run.ops.all_finite(run.workspace.x.first_rows(n)) || (want_logits && !run.ops.all_finite(run.fresh_logits))) {
+      fail(ErrorCode::kFormat,
+           "model: tokens {} to {} yield numbers that are not finite; the weights or the file are damaged: run `kda "
+           "inspect --check` on the model",
+           before, before + n - 1);
+    }
+  } catch (...) {
+    state.truncate(before);
+    throw;
+  }
+  recurrent_undefined = false;
+  if (want_logits) {
+    run.ops.copy(run.fresh_logits, run.logits);
+    logits_position = state.size();
+  }
+  if (!each) return;
+  const int64_t vocab = engine.config().vocab_size;
+  std::vector<float> values(static_cast<size_t>(std::min(n, kLogitRows) * vocab));
+  for (int64_t begin = 0; begin < n; begin += kLogitRows) {
+    const int64_t rows = std::min(kLogitRows, n - begin);
+    const MatView logits = {values.data(), rows, vocab, vocab};
+    engine.model.logits(run.ops, run.workspace, begin, logits, sink);
+    for (int64_t i = 0; i < rows; ++i) each(before + begin + i, {logits.row(i), static_cast<size_t>(vocab)});
+  }
+}
+
+void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress) {
+  const auto total = static_cast<int64_t>(ids.size());
+  const int64_t start = state.size();
+  const int64_t batch = run_memory.workspace.max_tokens;
+  for (int64_t done = 0; done < total;) {
+    if (progress && !progress(done, total)) {
+      fail(ErrorCode::kInterrupted, "stopped after {} of {} tokens", done, total);
+    }
+    int64_t n = std::min(batch, total - done);
+    const auto cut = std::ranges::upper_bound(cuts, start + done);
+    if (cut != cuts.end()) n = std::min(n, *cut - start - done);
+    run_batch(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), done + n == total, {}, nullptr);
+    done += n;
+    if (cut != cuts.end() && *cut == start + done) keep_snapshot();
+  }
+  if (progress) (void)progress(total, total);
+}
+
+void Sequence::Impl::restore(const Snapshot* snapshot) {
+  if (snapshot == nullptr) {
+    state.clear();
+    logits_position = 0;
+  } else {
+    snapshot->restore(state);
+    logits_position = snapshot->logits().empty() ? 0 : snapshot->position();
+    std::ranges::copy(snapshot->logits(), run_memory.logits.data);
+  }
+  recurrent_undefined = false;
+}
+
+void Sequence::Impl::recover() {
+  if (!recurrent_undefined) return;
+  const std::vector<int32_t> tokens(state.tokens().begin(), state.tokens().end());
+  restore(snapshots.find(state.size(), false));
+  run(std::span(tokens).subspan(static_cast<size_t>(state.size())), {}, {});
+}
+
+void Sequence::Impl::keep_snapshot() {
+  const bool has_logits = logits_position == state.size();
+  snapshots.add(state, has_logits
+                           ? std::span<const float>(run_memory.logits.data, static_cast<size_t>(run_memory.logits.cols))
+                           : std::span<const float>());
+}
+
+Sequence::Sequence() = default;
+Sequence::~Sequence() = default;
+
+void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) {
+  impl_->check(ids, size());
+  impl_->engine.checkpoint->check_unchanged();
+  impl_->recover();
+  impl_->run(ids, {}, progress);
+}
+
+void Sequence::feed_all_logits(std::span<const int32_t> ids,
+                               const std::function<void(int64_t, std::span<const float>)>& each, TensorSink* sink) {
+  impl_->check(ids, size());
+  impl_->engine.checkpoint->check_unchanged();
+  impl_->recover();
+  const auto batch = static_cast<size_t>(impl_->run_memory.workspace.max_tokens);
+  for (size_t done = 0; done < ids.size(); done += batch) {
+    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink);
+  }
+}
+
+int64_t Sequence::sync(std::span<const int32_t> ids, std::span<const int64_t> borders, const FeedProgress& progress) {
+  Impl& impl = *impl_;
+  impl.check(ids, 0);
+  impl.engine.checkpoint->check_unchanged();
+  const auto total = static_cast<int64_t>(ids.size());
+  const auto same = std::ranges::mismatch(ids, tokens()).in1 - ids.begin();
+  const bool extends = same == size() && !impl.recurrent_undefined;
+  if (!extends || (same == total && impl.logits_position != total)) {
+    impl.snapshots.drop_after(same);
+    impl.restore(impl.snapshots.find(same, same == total));
+  }
+  const int64_t reused = size();
+  if (reused == total) return reused;
+
+  std::vector<int64_t> cuts;
+  for (const int64_t border : borders) {
+    if (border > reused && border <= total) cuts.push_back(border);
+  }
+  for (int64_t at = (reused / kSnapshotTokens + 1) * kSnapshotTokens; at < total; at += kSnapshotTokens) {
+    cuts.push_back(at);
+  }
+  cuts.push_back(total);
+  std::ranges::sort(cuts);
+  impl.run(ids.subspan(static_cast<size_t>(reused)), cuts, progress);
+  return reused;
+}
+
+void Sequence::keep_snapshot() {
+  if (size() > 0 && !impl_->recurrent_undefined) impl_->keep_snapshot();
+}
+
+std::span<const float> Sequence::logits() const noexcept {
+  if (size() == 0 || impl_->logits_position != size()) return {};
+  return {impl_->run_memory.logits.data, static_cast<size_t>(impl_->run_memory.logits.cols)};
+}
+
+std::span<const int32_t> Sequence::tokens() const noexcept { return impl_->state.tokens(); }
+int64_t Sequence::size() const noexcept { return impl_->state.size(); }
+int64_t Sequence::context() const noexcept { return impl_->state.context(); }
+MemoryPlan Sequence::memory_plan() const noexcept { return impl_->plan; }
+
+void Sequence::clear() {
+  impl_->snapshots.drop_after(0);
+  impl_->restore(nullptr);
+}
+
+}  // namespace kda

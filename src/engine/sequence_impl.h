@@ -1,0 +1,76 @@
+// What Engine and Sequence are made of; shared by engine.cpp and sequence.cpp only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "engine/engine.h"
+#include "kernels/kernel_table.h"
+#include "model/model.h"
+#include "ops/cpu_ops.h"
+#include "state/sequence_state.h"
+#include "state/snapshots.h"
+#include "weights/checkpoint.h"
+
+namespace kda {
+
+/// All memory that a forward pass works in, laid out in an arena: the same code measures and allocates.
+struct RunMemory {
+  RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineOptions& options, const ModelConfig& config,
+            int64_t context, Arena& arena);
+
+  CpuOps ops;
+  Workspace workspace;
+  MatView fresh_logits;  // [1, vocab], before they are known to be numbers
+  MatView logits;        // [1, vocab]
+};
+
+struct Engine::Impl {
+  Impl(std::unique_ptr<Checkpoint> checkpoint, const EngineOptions& options);
+
+  [[nodiscard]] const ModelConfig& config() const noexcept { return checkpoint->config(); }
+  [[nodiscard]] RunMemory lay_out(int64_t context, Arena& arena) const {
+    return RunMemory(pool, kernels, options, config(), context, arena);
+  }
+
+  EngineOptions options;
+  std::unique_ptr<Checkpoint> checkpoint;
+  const KernelTable& kernels;
+  mutable ThreadPool pool;  // one sequence is run at a time
+  Model model;
+  std::vector<std::string> warnings;
+};
+
+struct Sequence::Impl {
+  Impl(const Engine::Impl& engine, int64_t context, const MemoryPlan& plan);
+
+  /// Throws Error(kUsage | kLimit) when ids are out of range, or would not fit behind `size` tokens.
+  void check(std::span<const int32_t> ids, int64_t size) const;
+
+  using EachLogits = std::function<void(int64_t, std::span<const float>)>;
+  /// Sends ids through the model in batches that end at `cuts` (increasing, absolute positions), where snapshots are
+  /// kept.
+  void run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress);
+  /// One batch. want_logits: those of the last token are kept. After an exception the tokens are the ones before.
+  void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink);
+  /// Rebuilds the recurrent state when a failed batch left it undefined.
+  void recover();
+  void restore(const Snapshot* snapshot);
+  void keep_snapshot();
+
+  const Engine::Impl& engine;
+  MemoryPlan plan;
+  AlignedBuffer memory;
+  Arena arena;
+  RunMemory run_memory;
+  SequenceState state;
+  SnapshotStore snapshots;
+  int64_t logits_position = 0;       // number of tokens that the logits belong to; 0: to none
+  bool recurrent_undefined = false;  // a batch failed half way
+};
+
+}  // namespace kda
