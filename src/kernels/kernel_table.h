@@ -30,8 +30,9 @@ struct KernelTable {
   QuantizeActFn quantize_block256 = nullptr;
   KdaHeadFn kda_head = nullptr;
   MlaAttendFn mla_attend = nullptr;
-  /// out[i] = x[i] * w[i] / sqrt(mean(x^2) + eps), n elements; the mean is taken in a fixed order.
+  /// out[i] = x[i] * w[i] / sqrt(mean(x^2) + eps), n elements; the mean is taken in a fixed order. out may be x.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out) = nullptr;
+  // Of one element each: the bits of a result depend on its operands only, not on its place or on n.
   /// out[i] = silu(gate[i]) * up[i]; out may be gate.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
   /// x[i] = silu(x[i])
