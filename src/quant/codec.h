@@ -18,7 +18,7 @@ void dequantize_row(TensorType type, const std::byte* src, float* dst, int64_t n
 /// True when quantize_row can write this type.
 [[nodiscard]] bool can_quantize(TensorType type) noexcept;
 
-/// Encodes n floats by the plain rule of the format (no search, no importance). Values must be finite and
+/// Encodes n floats for the least squared error (no importance matrix). Values must be finite and
 /// can_quantize(type) true.
 void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n) noexcept;
 

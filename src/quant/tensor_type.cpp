@@ -10,7 +10,7 @@ namespace {
 
 using T = TensorType;
 
-// design of the blocks: one header a format beside this file
+// Layouts of the blocks: blocks.h.
 constexpr TensorTypeInfo kTypes[] = {
     {T::kF32, "F32", 1, 4, true},
     {T::kF16, "F16", 1, 2, true},

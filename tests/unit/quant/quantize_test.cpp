@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+#include <random>
+#include <vector>
+
+#include "quant/codec.h"
+
+namespace kda {
+namespace {
+
+std::vector<std::byte> encoded(TensorType type, const std::vector<float>& x) {
+  // Every byte must be written, whatever was there.
+  std::vector<std::byte> bytes(static_cast<size_t>(row_bytes(type, static_cast<int64_t>(x.size()))), std::byte{0xA5});
+  quantize_row(type, x.data(), bytes.data(), static_cast<int64_t>(x.size()));
+  return bytes;
+}
+
+std::vector<float> round_trip(TensorType type, const std::vector<float>& x) {
+  const std::vector<std::byte> bytes = encoded(type, x);
+  std::vector<float> back(x.size());
+  dequantize_row(type, bytes.data(), back.data(), static_cast<int64_t>(x.size()));
+  return back;
+}
+
+std::vector<TensorType> writable_types() {
+  std::vector<TensorType> types;
+  for (uint32_t number = 0; number < kTensorTypeCount; ++number) {
+    const TensorTypeInfo* info = find_tensor_type(number);
+    if (info != nullptr && can_quantize(info->type)) types.push_back(info->type);
+  }
+  return types;
+}
+
+double relative_rms_error(TensorType type, const std::vector<float>& x) {
+  const std::vector<float> back = round_trip(type, x);
+  double error = 0;
+  double power = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (double{x[i]} - back[i]) * (double{x[i]} - back[i]);
+    power += double{x[i]} * x[i];
+  }
+  return std::sqrt(error / power);
+}
+
+// Normal numbers from splitmix64, so that the errors can be compared with published ones.
+std::vector<float> gaussian(size_t n, uint64_t seed) {
+  uint64_t state = seed;
+  const auto uniform = [&state] {
+    uint64_t z = state += 0x9E3779B97F4A7C15U;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
+  };
+  std::vector<float> x(n);
+  for (float& value : x) {
+    const double u1 = uniform();
+    const double u2 = uniform();
+    value = static_cast<float>(0.02 * std::sqrt(-2 * std::log(1 - u1)) * std::cos(2 * std::numbers::pi * u2));
+  }
+  return x;
+}
+
+struct Published {
+  TensorType type;
+  double percent;  // of the reference encoder without an importance matrix, on 64 rows of 4096 of these numbers
+};
+constexpr Published kPublished[] = {
+    {TensorType::kQ4_0, 8.5818},   {TensorType::kQ4_1, 7.8228},   {TensorType::kQ5_0, 4.2746},
+    {TensorType::kQ5_1, 3.7809},   {TensorType::kQ8_0, 0.5346},   {TensorType::kQ2_K, 29.6188},
+    {TensorType::kQ3_K, 15.0663},  {TensorType::kQ4_K, 7.1281},   {TensorType::kQ5_K, 3.6166},
+    {TensorType::kQ6_K, 1.7781},   {TensorType::kIQ4_NL, 7.6188}, {TensorType::kIQ4_XS, 7.6773},
+    {TensorType::kMXFP4, 11.4071},
+};
+
+TEST(Quantize, ErrorOnNormalNumbersIsThatOfTheReferenceEncoder) {
+  const std::vector<float> x = gaussian(size_t{64} * 4096, 1);
+  ASSERT_NEAR(x[0], -0.00068534643, 1e-10);
+  ASSERT_NEAR(x[1], -0.0500013493, 1e-8);
+  for (const auto& [type, percent] : kPublished) {
+    const double ours = 100 * relative_rms_error(type, x);
+    RecordProperty(std::string(type_info(type).name), std::to_string(ours));
+    EXPECT_LT(ours, 1.02 * percent) << type_info(type).name;
+    EXPECT_GT(ours, 0.7 * percent) << type_info(type).name << ": too good to be true";
+  }
+}
+
+TEST(Quantize, PlainTypesKeepWhatTheyCanHold) {
+  const std::vector<float> x{0.0F, -0.0F, 1.5F, -2.25F, 0x1p-20F, 60000};
+  EXPECT_EQ(std::memcmp(round_trip(TensorType::kF32, x).data(), x.data(), 24), 0);
+  EXPECT_EQ(round_trip(TensorType::kF16, x), x);
+  EXPECT_EQ(round_trip(TensorType::kBF16, {1.5F, -2.25F, 0x1p-130F}), (std::vector<float>{1.5F, -2.25F, 0x1p-130F}));
+}
+
+TEST(Quantize, WritesTheTypesThatCanBeWritten) {
+  EXPECT_EQ(writable_types().size(), 16U);
+  EXPECT_FALSE(can_quantize(TensorType::kIQ2_XXS));
+  EXPECT_FALSE(can_quantize(TensorType::kI32));
+  EXPECT_FALSE(can_quantize(TensorType::kQ8_1));
+}
+
+TEST(Quantize, ZerosStayZeroAndAlwaysGiveTheSameBytes) {
+  const std::vector<float> x(512);
+  for (const TensorType type : writable_types()) {
+    for (const float back : round_trip(type, x)) EXPECT_EQ(back, 0.0F) << type_info(type).name;
+    EXPECT_EQ(encoded(type, x), encoded(type, x));
+  }
+}
+
+TEST(Quantize, AnEncodedGridIsReproduced) {
+  // Values that lie on a grid of the format come back as they were.
+  std::vector<float> x(256);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 % 16) - 8) * 0.25F;
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_1}) {
+    EXPECT_EQ(round_trip(type, x), x) << type_info(type).name;
+  }
+}
+
+TEST(Quantize, EveryFiniteInputGivesAFiniteRow) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  std::vector<std::vector<float>> rows;
+  for (const float scale : {kMax, 1e30F, 7e6F, 1e-3F, 1e-8F, 1e-30F, 1e-38F, 1e-44F}) {
+    std::vector<float> x(256);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = scale * (i % 3 == 0 ? -1.0F : 1.0F / static_cast<float>(1 + i % 7));
+    rows.push_back(x);
+    for (float& value : x) value = scale;
+    rows.push_back(x);
+    for (float& value : x) value = -scale;
+    rows.push_back(x);
+    x.assign(256, 0.0F);
+    x[100] = scale;
+    rows.push_back(x);
+  }
+  for (const TensorType type : writable_types()) {
+    if (type == TensorType::kF16 || type == TensorType::kBF16) continue;  // these round as their format says
+    for (const std::vector<float>& x : rows) {
+      const std::vector<std::byte> bytes = encoded(type, x);
+      EXPECT_EQ(find_non_finite_block(type, bytes.data(), 256), -1) << type_info(type).name << ", " << x[100];
+    }
+  }
+}
+
+TEST(Quantize, ErrorOfAnElementIsBoundedByItsBlock) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(4096);
+  for (float& value : x) value = std::exp(2 * normal(random)) * normal(random);
+  for (const TensorType type : writable_types()) {
+    const std::vector<float> back = round_trip(type, x);
+    const auto block = static_cast<size_t>(type_info(type).block_elements);
+    for (size_t first = 0; first < x.size(); first += block) {
+      float max = 0;
+      for (size_t i = first; i < first + block; ++i) max = std::max(max, std::abs(x[i]));
+      for (size_t i = first; i < first + block; ++i) {
+        EXPECT_LE(std::abs(x[i] - back[i]), max * 0.5F) << type_info(type).name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kda
