@@ -19,6 +19,12 @@ const KernelTable* avx2_kernels() noexcept {
       const MatmulKernel& scalar = scalar_kernels().matmul[type];
       table.matmul[type] = scalar.format == ActFormat::kF32 ? MatmulKernel{table.matmul_f32[type]} : scalar;
     }
+    const auto set = [&table](TensorType type, MatmulFn fn, ActFormat format) {
+      table.matmul[static_cast<uint32_t>(type)] = {fn, format};
+    };
+    set(TensorType::kQ4_K, avx2::matmul_q4_k, ActFormat::kQ8Block256);
+    set(TensorType::kQ5_K, avx2::matmul_q5_k, ActFormat::kQ8Block256);
+    set(TensorType::kQ6_K, avx2::matmul_q6_k, ActFormat::kQ8Block256);
     table.quantize_block32 = avx2::quantize_block32;
     table.quantize_block256 = avx2::quantize_block256;
     table.kda_head = avx2::kda_head;

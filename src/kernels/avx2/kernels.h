@@ -9,6 +9,11 @@ void matmul_f32(const MatmulArgs& args);  // these three use no scratch
 void matmul_f16(const MatmulArgs& args);
 void matmul_bf16(const MatmulArgs& args);
 
+// int8 activations in blocks of 256
+void matmul_q4_k(const MatmulArgs& args);
+void matmul_q5_k(const MatmulArgs& args);
+void matmul_q6_k(const MatmulArgs& args);
+
 void quantize_block32(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
 void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
 
