@@ -1,5 +1,6 @@
 // A GGUF file or a split set of them: which parts there are and whether they belong together.
 #include <set>
+#include <system_error>
 
 #include "base/error.h"
 #include "formats/file_kind.h"
@@ -84,7 +85,7 @@ GgufModel GgufModel::open(const std::filesystem::path& path) {
   }
   for (int number = static_cast<int>(model.parts_.size()) + 1; number <= count; ++number) {
     const auto part = path.parent_path() / format_shard_name({shard->prefix, number, static_cast<int>(count)});
-    if (!std::filesystem::exists(part)) {
+    if (std::error_code ignored; !std::filesystem::exists(part, ignored)) {
       fail(ErrorCode::kNotFound, "gguf: {}: part {} of {} is missing; all parts must lie in one folder", part.string(),
            number, count);
     }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -237,13 +238,14 @@ SafeTensorsFile SafeTensorsFile::parse(std::span<const std::byte> bytes, std::st
 
 SafeTensorsModel SafeTensorsModel::open(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
+  std::error_code ignored;
   std::map<std::string, std::string> weight_map;
   std::set<std::string> file_names;
   const fs::path index_path = folder / kIndexFile;
-  if (fs::exists(index_path)) {
+  if (fs::exists(index_path, ignored)) {
     weight_map = read_weight_map(index_path);
     for (const auto& [tensor, file_name] : weight_map) file_names.insert(file_name);
-  } else if (fs::exists(folder / kSingleFile)) {
+  } else if (fs::exists(folder / kSingleFile, ignored)) {
     file_names.emplace(kSingleFile);
   } else {
     fail(ErrorCode::kNotFound, "{}: expected {} or {} in the folder, found neither", folder.string(), kSingleFile,
@@ -255,7 +257,7 @@ SafeTensorsModel SafeTensorsModel::open(const std::filesystem::path& folder) {
   model.parsed_.reserve(file_names.size());
   for (const std::string& file_name : file_names) {
     const fs::path path = folder / file_name;
-    if (!fs::exists(path)) {
+    if (!fs::exists(path, ignored)) {
       fail(ErrorCode::kNotFound, "{}: the file is missing, expected it because {} names it; is the download complete?",
            path.string(), kIndexFile);
     }
