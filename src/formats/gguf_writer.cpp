@@ -75,6 +75,9 @@ void GgufWriter::begin_value(std::string_view key, GgufType type) {
     fail(ErrorCode::kUsage, "gguf writer: key {}: expected 1 to {} characters of printable ASCII, found {} bytes",
          quote(key), kGgufMaxKeyLength, key.size());
   }
+  if (key == kGgufAlignmentKey && type != GgufType::kUint32) {
+    fail(ErrorCode::kUsage, "gguf writer: key '{}': expected UINT32, found {}", key, gguf_type_name(type));
+  }
   if (!keys_.emplace(key).second)
     fail(ErrorCode::kUsage, "gguf writer: key {} is added twice, expected once", quote(key));
   append_string(metadata_, key);
@@ -94,19 +97,16 @@ void GgufWriter::add_value(std::string_view key, const GgufValue& value) {
     append(metadata_, array.bytes);
     return;
   }
-  if (key == kGgufAlignmentKey) {
-    if (value.type != GgufType::kUint32) {
-      fail(ErrorCode::kUsage, "gguf writer: key '{}': expected UINT32, found {}", key, gguf_type_name(value.type));
-    }
+  if (key == kGgufAlignmentKey && value.type == GgufType::kUint32) {
     const uint64_t alignment = std::get<uint64_t>(value.value);
     if (!is_gguf_alignment(alignment)) {
       fail(ErrorCode::kUsage, "gguf writer: alignment: expected a power of two up to {}, found {}", kGgufMaxAlignment,
            alignment);
     }
-    alignment_ = static_cast<uint32_t>(alignment);
   }
   begin_value(key, value.type);
   append_scalar(metadata_, value);
+  if (key == kGgufAlignmentKey) alignment_ = static_cast<uint32_t>(std::get<uint64_t>(value.value));
 }
 
 void GgufWriter::add_uint32(std::string_view key, uint32_t value) {

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kDefaultLabel = "Q4_K_M";
 constexpr std::string_view kPartialExtensions[] = {".incomplete", ".part",     ".crdownload",
                                                    ".aria2",      ".download", ".downloadInProgress"};
-constexpr int kMaxFolderDepth = 2;      // repositories keep split sets in a sub-folder a quantization
+constexpr int kMaxDepthInFolder = 1;
+constexpr int kMaxDepthInCache = 2;     // repositories keep split sets in a sub-folder a quantization
 constexpr size_t kMaxRefBytes = 4096;   // a commit hash in practice
 constexpr size_t kMaxListedNames = 20;  // in a message
 
@@ -87,6 +88,7 @@ ModelLocation locate_file(fs::path path) {
 struct Choice {
   std::string label;                       // empty: none was given
   bool has_default = false;                // without a label: Q4_K_M, then the first by name
+  int max_depth = 0;                       // of sub-folders to look into
   std::vector<fs::path> download_folders;  // where an unfinished download would be seen
 };
 
@@ -96,7 +98,7 @@ ModelLocation locate_in_folder(const fs::path& folder, const Choice& choice) {
       file_exists(folder / "model.safetensors") || file_exists(folder / "model.safetensors.index.json");
   if (has_config && has_weights && choice.label.empty()) return {ModelKind::kFolder, folder};
 
-  const std::vector<GgufCandidate> all = list_gguf_models(folder, kMaxFolderDepth);
+  const std::vector<GgufCandidate> all = list_gguf_models(folder, choice.max_depth);
   if (all.empty()) {
     if (has_config && has_weights) {
       fail(ErrorCode::kUsage,
@@ -135,7 +137,7 @@ ModelLocation locate_in_folder(const fs::path& folder, const Choice& choice) {
 }
 
 Choice folder_choice(const fs::path& folder, std::string label) {
-  return {std::move(label), false, {folder, folder / ".cache" / "huggingface" / "download"}};
+  return {std::move(label), false, kMaxDepthInFolder, {folder, folder / ".cache" / "huggingface" / "download"}};
 }
 
 /// org/name[:label][@revision]
@@ -275,7 +277,8 @@ ModelLocation locate_model(const std::string& model, std::string (*getenv_like)(
   for (const fs::path& root : cache_roots(getenv_like)) {
     const fs::path repository = root / repository_name;
     if (is_folder(repository)) {
-      return locate_in_folder(find_snapshot(repository, *wanted), {wanted->label, true, {repository / "blobs"}});
+      return locate_in_folder(find_snapshot(repository, *wanted),
+                              {wanted->label, true, kMaxDepthInCache, {repository / "blobs"}});
     }
     places += (places.empty() ? "" : ", ") + repository.string();
   }

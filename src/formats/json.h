@@ -17,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;
 /// `subject` and the byte at which it went wrong.
 [[nodiscard]] Json parse_json(std::string_view text, const std::string& subject, int max_depth = 64);
 
-/// Reads a whole JSON file, at most max_bytes long. Throws Error(kNotFound | kIo | kFormat).
+/// Reads a whole JSON file, at most max_bytes long. Throws Error(kNotFound | kIo | kLimit | kFormat).
 [[nodiscard]] Json read_json_file(const std::filesystem::path& path, size_t max_bytes = size_t{64} << 20);
 
 /// Reads a whole file as text, at most max_bytes long. Throws Error(kNotFound | kIo | kLimit).
