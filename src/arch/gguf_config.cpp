@@ -99,8 +99,8 @@ class Reader {
       fail(ErrorCode::kUnsupported,
            "{}: architecture is {}: Kimi K3 features are not supported by this version, supported is \"{}\"", subject_,
            quote(*found), kArchitecture);
-    fail(ErrorCode::kUnsupported, "{}: architecture is {}, supported by this version is \"{}\"", subject_, *found,
-         kArchitecture);
+    fail(ErrorCode::kUnsupported, "{}: architecture is {}, supported by this version is \"{}\"", subject_,
+         quote(*found), kArchitecture);
   }
 
   /// A layer is KDA when its head_count_kv is 0. Files with a scalar there, or with no 0 at all, do not tell; their

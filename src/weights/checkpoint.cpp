@@ -155,9 +155,12 @@ void Checkpoint::check_values() const {
     for (int64_t row = 0; row < n_rows; ++row) {
       const int64_t block = find_non_finite_block(t.type->type, t.bytes.data() + row * bytes, cols);
       if (block < 0) continue;
-      const int64_t first = block * t.type->block_elements;
-      fail(ErrorCode::kFormat, "{}: tensor {} of type {} holds NaN or infinity in row {}, elements {} to {}",
-           impl_->subject(), quote(t.name), t.type_name, row, first, first + t.type->block_elements - 1);
+      const int64_t length = t.type->block_elements;
+      const int64_t first = block * length;
+      const std::string where =
+          length == 1 ? fmt::format("element {}", first) : fmt::format("elements {} to {}", first, first + length - 1);
+      fail(ErrorCode::kFormat, "{}: tensor {} of type {} holds NaN or infinity in row {}, {}", impl_->subject(),
+           quote(t.name), t.type_name, row, where);
     }
   }
 }

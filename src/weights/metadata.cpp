@@ -75,8 +75,10 @@ MetadataListing list_metadata(const GgufFile& file) {
 
 MetadataListing list_metadata(std::string_view json_object) {
   MetadataListing out;
-  for (const auto& [key, value] : OrderedJson::parse(json_object).items())
+  const OrderedJson object = OrderedJson::parse(json_object);
+  for (const auto& [key, value] : object.items()) {
     out.emplace_back(shorten(key), shorten(value.is_string() ? value.get<std::string>() : value.dump()));
+  }
   return out;
 }
 
