@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstring>
 #include <random>
 
 #include "base/error.h"
@@ -89,6 +91,25 @@ TEST(BytePairEncoder, RejectsBadVocabularies) {
   tokens = test::small_tokens();
   tokens[0x10] = "long enough";
   EXPECT_EQ(message(tokens), "vocabulary: there is no token for the single byte 0xEF, expected all 256");
+}
+
+// Tokens of 16 bytes with one hash, by undoing the last step of the hash for each first half.
+TEST(BytePairEncoder, RejectsAVocabularyMadeToCollide) {
+  auto tokens = test::small_tokens();
+  for (uint64_t first = 1; first <= 2000; ++first) {
+    const uint64_t last = std::rotl((16 ^ first) * 0x9E3779B97F4A7C15, 29) ^ 12345;
+    std::string token(16, '\0');
+    std::memcpy(token.data(), &first, 8);
+    std::memcpy(token.data() + 8, &last, 8);
+    tokens.push_back(token);
+  }
+  try {
+    const BytePairEncoder encoder(tokens);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFormat);
+    EXPECT_NE(std::string(error.what()).find("collides with more than 500 others"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

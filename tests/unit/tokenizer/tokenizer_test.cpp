@@ -109,6 +109,16 @@ TEST(Tokenizer, RejectsIdsOutOfRange) {
   }
 }
 
+TEST(Tokenizer, RejectsTextPastItsLimitBeforeReadingIt) {
+  const char byte = 'a';
+  try {
+    (void)small().encode(std::string_view(&byte, Tokenizer::kMaxTextBytes + 1));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kLimit);
+  }
+}
+
 TEST(Tokenizer, EndsAtTheFamilysEndTokensAndThoseOfTheFile) {
   Vocabulary vocabulary = test::small_vocabulary();
   vocabulary.eos = *small().find_special("<|im_user|>");
