@@ -22,6 +22,11 @@ const KernelTable* avx2_kernels() noexcept {
     const auto set = [&table](TensorType type, MatmulFn fn, ActFormat format) {
       table.matmul[static_cast<uint32_t>(type)] = {fn, format};
     };
+    set(TensorType::kQ4_0, avx2::matmul_q4_0, ActFormat::kQ8Block32);
+    set(TensorType::kQ4_1, avx2::matmul_q4_1, ActFormat::kQ8Block32);
+    set(TensorType::kQ5_0, avx2::matmul_q5_0, ActFormat::kQ8Block32);
+    set(TensorType::kQ5_1, avx2::matmul_q5_1, ActFormat::kQ8Block32);
+    set(TensorType::kQ8_0, avx2::matmul_q8_0, ActFormat::kQ8Block32);
     set(TensorType::kQ4_K, avx2::matmul_q4_k, ActFormat::kQ8Block256);
     set(TensorType::kQ5_K, avx2::matmul_q5_k, ActFormat::kQ8Block256);
     set(TensorType::kQ6_K, avx2::matmul_q6_k, ActFormat::kQ8Block256);

@@ -17,8 +17,6 @@ namespace {
 /// Tokens from which unpacking panels pays.
 constexpr int64_t kPanelTokens = 4;
 constexpr int kPanelRows = 8;
-/// Tokens that share the loads of a panel: 4 tokens and 2 panels are 8 sums, half of the registers.
-constexpr int kTileTokens = 4;
 
 /// Addresses of eight rows from row on; those past the end repeat the last one.
 struct Rows {
@@ -30,11 +28,10 @@ struct Rows {
   }
 };
 
-/// Asks for a block of a row that will be read next, bytes_ahead from here. The address need not be readable.
+/// Asks for the block at address, which need not be readable.
 template <typename Block, _mm_hint kHint>
-KDA_INLINE void prefetch_block(const std::byte* block, int64_t bytes_ahead) {
-  const auto* address = reinterpret_cast<const char*>(block) + bytes_ahead;
-  for (size_t i = 0; i < sizeof(Block); i += 64) _mm_prefetch(address + i, kHint);
+KDA_INLINE void prefetch_block(const std::byte* address) {
+  for (size_t i = 0; i < sizeof(Block); i += 64) _mm_prefetch(reinterpret_cast<const char*>(address) + i, kHint);
 }
 
 KDA_INLINE __m256i broadcast_dword(const void* p) {
@@ -93,6 +90,59 @@ KDA_INLINE __m256i sums_of_lanes(const __m256i (&v)[8]) {
                           _mm256_permute2x128_si256(first, second, 0x31));
 }
 
+/// Sums of the 16 words of each of eight vectors, vector r in lane r. Four words of a vector must add up in 16 bits.
+KDA_INLINE __m256i sums_of_words(const __m256i (&v)[8]) {
+  const auto pairs = [](__m256i a, __m256i b) {
+    return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  };
+  const auto quads = [&](__m256i a, __m256i b, __m256i c, __m256i d) {
+    const __m256i ab = pairs(a, b);
+    const __m256i cd = pairs(c, d);
+    const __m256i words = _mm256_add_epi16(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+  };
+  const __m256i first = quads(v[0], v[1], v[2], v[3]);
+  const __m256i second = quads(v[4], v[5], v[6], v[7]);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(first, second, 0x20),
+                          _mm256_permute2x128_si256(first, second, 0x31));
+}
+
+/// Signed 8-bit codes times activations, neighbours added in 16 bits: |code| <= 128 and |a| <= 127, so that a sum is at
+/// most 32512. (The sign of a code goes to the activation; -128 becomes 128, which an unsigned byte holds.)
+KDA_INLINE __m256i signed_products(__m256i codes, __m256i a) {
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(a, codes));
+}
+
+/// Four columns of signed codes of eight rows as they lie in a panel: two columns of each row in 16 bytes, then the
+/// other two, ready to be widened to 16 bits.
+KDA_INLINE __m256i split_quads(__m256i quads) {
+  const __m256i index =
+      _mm256_setr_epi64x(0x0D0C090805040100, 0x0F0E0B0A07060302, 0x0D0C090805040100, 0x0F0E0B0A07060302);
+  return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(quads, index), 0xD8);
+}
+
+/// total[i][t] = products of 32 columns of the signed panels i and the activations of token t, one row a lane. Both
+/// sides are widened to 16 bits: exact for every code, and no slower than moving signs about.
+template <int kT>
+KDA_INLINE void multiply_signed_panels(const int8_t* panel0, const int8_t* panel1, const int8_t* const (&acts)[kT],
+                                       __m256i (&total)[2][kT]) {
+  alignas(32) int16_t a[kT][32];
+  for (int t = 0; t < kT; ++t) {
+    total[0][t] = total[1][t] = _mm256_setzero_si256();
+    store_256(a[t], _mm256_cvtepi8_epi16(load_128(acts[t])));
+    store_256(a[t] + 16, _mm256_cvtepi8_epi16(load_128(acts[t] + 16)));
+  }
+  for (int c = 0; c < 16; ++c) {
+    const __m256i w0 = _mm256_cvtepi8_epi16(load_128(panel0 + 16 * c));
+    const __m256i w1 = _mm256_cvtepi8_epi16(load_128(panel1 + 16 * c));
+    for (int t = 0; t < kT; ++t) {
+      const __m256i two = broadcast_dword(&a[t][2 * c]);
+      total[0][t] = _mm256_add_epi32(total[0][t], _mm256_madd_epi16(w0, two));
+      total[1][t] = _mm256_add_epi32(total[1][t], _mm256_madd_epi16(w1, two));
+    }
+  }
+}
+
 /// sum over p of side[p] times the sums 2p and 2p + 1: of eight rows, one a lane.
 KDA_INLINE __m256i times_sums(const int16_t (&side)[8][16], const int16_t* sums) {
   __m256i total = _mm256_setzero_si256();
@@ -102,11 +152,19 @@ KDA_INLINE __m256i times_sums(const int16_t (&side)[8][16], const int16_t* sums)
   return total;
 }
 
-/// The f16 at p[r] + offset for eight rows.
+/// The 16 bits at p[r] + offset of eight rows.
+KDA_INLINE __m128i load_words_of_rows(const std::byte* const (&p)[8], int64_t offset) {
+  const auto word = [&](int r) {
+    uint16_t h;
+    __builtin_memcpy(&h, p[r] + offset, 2);
+    return static_cast<int16_t>(h);
+  };
+  return _mm_setr_epi16(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+}
+
+/// The f16 there.
 KDA_INLINE __m256 load_f16_of_rows(const std::byte* const (&p)[8], int64_t offset) {
-  alignas(16) uint16_t h[8];
-  for (int r = 0; r < 8; ++r) __builtin_memcpy(&h[r], p[r] + offset, 2);
-  return _mm256_cvtph_ps(load_128(h));
+  return _mm256_cvtph_ps(load_words_of_rows(p, offset));
 }
 
 /// y[token][row .. row + 7], as far as the rows go.
@@ -117,6 +175,40 @@ KDA_INLINE void store_rows(const MatmulArgs& args, int64_t token, int64_t row, _
     _mm256_storeu_ps(y, values);
   } else if (n > 0) {
     _mm256_maskstore_ps(y, first_lanes(n), values);
+  }
+}
+
+/// Walks over the rows and tokens of a product:
+///   native<kT>(row, token)       rows [row, row + 8), kT tokens from token on
+///   unpack(row, i)               rows [row, row + 8) into panel i, 0 or 1
+///   multiply<kT>(row, token)     the unpacked rows [row, row + 16), kT tokens from token on
+template <typename Native, typename Unpack, typename Multiply>
+KDA_INLINE void for_rows_and_tokens(const MatmulArgs& args, Native native, Unpack unpack, Multiply multiply) {
+  if (args.n == 0) return;
+  if (args.n < kPanelTokens) {
+    for (int64_t row = args.row_begin; row < args.row_end; row += 8) {
+      if (args.n == 1) {
+        native.template operator()<1>(row, 0);
+      } else if (args.n == 2) {
+        native.template operator()<2>(row, 0);
+      } else {
+        native.template operator()<3>(row, 0);
+      }
+    }
+    return;
+  }
+  for (int64_t row = args.row_begin; row < args.row_end; row += 16) {
+    unpack(row, 0);
+    unpack(row + 8, 1);
+    int64_t token = 0;
+    for (; token + 4 <= args.n; token += 4) multiply.template operator()<4>(row, token);
+    if (args.n - token == 3) {
+      multiply.template operator()<3>(row, token);
+    } else if (args.n - token == 2) {
+      multiply.template operator()<2>(row, token);
+    } else if (args.n - token == 1) {
+      multiply.template operator()<1>(row, token);
+    }
   }
 }
 

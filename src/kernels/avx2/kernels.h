@@ -9,6 +9,13 @@ void matmul_f32(const MatmulArgs& args);  // these three use no scratch
 void matmul_f16(const MatmulArgs& args);
 void matmul_bf16(const MatmulArgs& args);
 
+// int8 activations in blocks of 32
+void matmul_q4_0(const MatmulArgs& args);
+void matmul_q4_1(const MatmulArgs& args);
+void matmul_q5_0(const MatmulArgs& args);
+void matmul_q5_1(const MatmulArgs& args);
+void matmul_q8_0(const MatmulArgs& args);
+
 // int8 activations in blocks of 256
 void matmul_q4_k(const MatmulArgs& args);
 void matmul_q5_k(const MatmulArgs& args);

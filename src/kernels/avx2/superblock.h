@@ -76,7 +76,7 @@ KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row, int64_t tok
     const std::byte* blocks[8];
     for (int r = 0; r < 8; ++r) {
       blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(Block));
-      prefetch_block<Block, _MM_HINT_T0>(blocks[r], 8 * args.w_row_bytes);
+      prefetch_block<Block, _MM_HINT_T0>(blocks[r] + 8 * args.w_row_bytes);
     }
     SuperActs acts[kT];
     for (int t = 0; t < kT; ++t) acts[t] = super_acts(args, token + t, b);
@@ -159,61 +159,26 @@ KDA_INLINE void multiply_panels(const MatmulArgs& args, Panels<Format> panels, i
 }
 
 template <typename Format>
-KDA_INLINE void matmul_native(const MatmulArgs& args) {
-  for (int64_t row = args.row_begin; row < args.row_end; row += 8) {
-    if (args.n == 1) {
-      multiply_native<Format, 1>(args, row, 0);
-    } else if (args.n == 2) {
-      multiply_native<Format, 2>(args, row, 0);
-    } else {
-      multiply_native<Format, 3>(args, row, 0);
+KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels<Format> panels) {
+  const Rows rows(args, row);
+  for (int64_t b = 0; b < args.k / 256; ++b) {
+    const std::byte* blocks[8];
+    for (int r = 0; r < 8; ++r) {
+      blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(typename Format::Block));
+      prefetch_block<typename Format::Block, _MM_HINT_T1>(blocks[r] + 16 * args.w_row_bytes);
     }
-  }
-}
-
-template <typename Format>
-KDA_INLINE void matmul_panels(const MatmulArgs& args) {
-  constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(typename Format::Block));
-  const auto panels = reinterpret_cast<Panels<Format>>(args.scratch);
-  for (int64_t row = args.row_begin; row < args.row_end; row += 16) {
-    for (int i = 0; i < 2; ++i) {
-      const Rows rows(args, row + 8 * i);
-      for (int64_t b = 0; b < args.k / 256; ++b) {
-        const std::byte* blocks[8];
-        for (int r = 0; r < 8; ++r) {
-          blocks[r] = rows.at[r] + b * kBlockBytes;
-          prefetch_block<typename Format::Block, _MM_HINT_T1>(blocks[r], 16 * args.w_row_bytes);
-        }
-        Format::unpack(blocks, panels[b][i]);
-      }
-    }
-    int64_t token = 0;
-    for (; token + 4 <= args.n; token += 4) multiply_panels<Format, 4>(args, panels, row, token);
-    switch (args.n - token) {
-      case 3:
-        multiply_panels<Format, 3>(args, panels, row, token);
-        break;
-      case 2:
-        multiply_panels<Format, 2>(args, panels, row, token);
-        break;
-      case 1:
-        multiply_panels<Format, 1>(args, panels, row, token);
-        break;
-      default:
-        break;
-    }
+    Format::unpack(blocks, panels[b][i]);
   }
 }
 
 template <typename Format>
 KDA_INLINE void matmul_super(const MatmulArgs& args) {
   static_assert(sizeof(SuperPanel<16>) * 2 <= 256 * 64);  // matmul_scratch_bytes()
-  if (args.n == 0) return;
-  if (args.n < kPanelTokens) {
-    matmul_native<Format>(args);
-  } else {
-    matmul_panels<Format>(args);
-  }
+  const auto panels = reinterpret_cast<Panels<Format>>(args.scratch);
+  for_rows_and_tokens(
+      args, [&]<int kT>(int64_t row, int64_t token) { multiply_native<Format, kT>(args, row, token); },
+      [&](int64_t row, int i) { unpack_rows<Format>(args, row, i, panels); },
+      [&]<int kT>(int64_t row, int64_t token) { multiply_panels<Format, kT>(args, panels, row, token); });
 }
 
 }  // namespace
