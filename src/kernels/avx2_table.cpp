@@ -15,10 +15,7 @@ const KernelTable* avx2_kernels() noexcept {
     fill_matmul_f32<avx2::matmul_f32>(table);
     table.matmul_f32[static_cast<uint32_t>(TensorType::kF16)] = avx2::matmul_f16;
     table.matmul_f32[static_cast<uint32_t>(TensorType::kBF16)] = avx2::matmul_bf16;
-    for (uint32_t type = 0; type < kTensorTypeCount; ++type) {
-      const MatmulKernel& scalar = scalar_kernels().matmul[type];
-      table.matmul[type] = scalar.format == ActFormat::kF32 ? MatmulKernel{table.matmul_f32[type]} : scalar;
-    }
+    for (uint32_t type = 0; type < kTensorTypeCount; ++type) table.matmul[type].fn = table.matmul_f32[type];
     const auto set = [&table](TensorType type, MatmulFn fn, ActFormat format) {
       table.matmul[static_cast<uint32_t>(type)] = {fn, format};
     };
@@ -27,9 +24,14 @@ const KernelTable* avx2_kernels() noexcept {
     set(TensorType::kQ5_0, avx2::matmul_q5_0, ActFormat::kQ8Block32);
     set(TensorType::kQ5_1, avx2::matmul_q5_1, ActFormat::kQ8Block32);
     set(TensorType::kQ8_0, avx2::matmul_q8_0, ActFormat::kQ8Block32);
+    set(TensorType::kIQ4_NL, avx2::matmul_iq4_nl, ActFormat::kQ8Block32);
+    set(TensorType::kMXFP4, avx2::matmul_mxfp4, ActFormat::kQ8Block32);
+    set(TensorType::kQ2_K, avx2::matmul_q2_k, ActFormat::kQ8Block256);
+    set(TensorType::kQ3_K, avx2::matmul_q3_k, ActFormat::kQ8Block256);
     set(TensorType::kQ4_K, avx2::matmul_q4_k, ActFormat::kQ8Block256);
     set(TensorType::kQ5_K, avx2::matmul_q5_k, ActFormat::kQ8Block256);
     set(TensorType::kQ6_K, avx2::matmul_q6_k, ActFormat::kQ8Block256);
+    set(TensorType::kIQ4_XS, avx2::matmul_iq4_xs, ActFormat::kQ8Block256);
     table.quantize_block32 = avx2::quantize_block32;
     table.quantize_block256 = avx2::quantize_block256;
     table.kda_head = avx2::kda_head;

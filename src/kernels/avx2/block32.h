@@ -11,17 +11,14 @@ namespace {
 // A format is a class with
 //   Block             as in the file
 //   kSigned           codes are signed, or unsigned and at most 31
-//   kDepth            unsigned: quads of columns whose products add up in 16 bits: 2 * kDepth * 127 * largest code <
-//                     2^15
-//   kHasMin, kOffset
-//   codes(block)      the 32 codes of a block
-//   unpack(rows, at, quads)   quads[i]: codes 4i .. 4i + 3 of the blocks at rows[r] + at, one row a lane
-//   scales(rows, at)          d of these blocks
-//   mins(rows, at)            m of these blocks, with a minimum
+//   kDepth            quads of columns whose products add up in 16 bits; unsigned: 2 * kDepth * 127 * largest code <
+//   2^15 kHasMin, kOffset codes(block)      the 32 codes of a block unpack(rows, at, quads)   quads[i]: codes 4i .. 4i
+//   + 3 of the blocks at rows[r] + at, one row a lane scales(rows, at)          d of these blocks mins(rows, at) m of
+//   these blocks, with a minimum
 
 /// One block of eight rows, unpacked.
 struct alignas(32) Panel32 {
-  int8_t codes[256];  // unsigned: [column / 4][row][4], as bytes; signed: [column / 2][row][2]
+  int8_t codes[8][32];  // four columns of each row: [column / 4][4 * row + column % 4]
   __m256 d;
   __m256 m;
 };
@@ -76,20 +73,20 @@ KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row, int64_t tok
       acts[t] = acts_32(args, token + t, b);
       a[t] = load_256(acts[t].codes);
     }
-    __m256i products[kT][8];
+    __m256i lanes[kT][8];
     for (int r = 0; r < 8; ++r) {
       const std::byte* block = rows.at[r] + b * kBlockBytes;
       prefetch_block<typename Format::Block, _MM_HINT_T0>(block + 8 * args.w_row_bytes);
       const __m256i codes = Format::codes(block);
       for (int t = 0; t < kT; ++t) {
-        products[t][r] = Format::kSigned ? _mm256_madd_epi16(signed_products(codes, a[t]), _mm256_set1_epi16(1))
-                                         : _mm256_maddubs_epi16(codes, a[t]);
+        const __m256i sums = products<Format::kSigned>(codes, a[t]);
+        lanes[t][r] = Format::kSigned ? _mm256_madd_epi16(sums, _mm256_set1_epi16(1)) : sums;
       }
     }
     const __m256 d = Format::scales(rows.at, b * kBlockBytes);
     const __m256 m = mins_or_zero<Format>(rows.at, b * kBlockBytes);
     for (int t = 0; t < kT; ++t) {
-      const __m256i p = Format::kSigned ? sums_of_lanes(products[t]) : sums_of_words(products[t]);
+      const __m256i p = Format::kSigned ? sums_of_lanes(lanes[t]) : sums_of_words(lanes[t]);
       y[t] = add_block<Format>(y[t], p, d, m, acts[t]);
     }
   }
@@ -111,24 +108,25 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels32
     Panel32& panel = panels[b][i];
     __m256i quads[8];
     Format::unpack(rows.at, at, quads);
-    for (int q = 0; q < 8; ++q) store_256(panel.codes + 32 * q, Format::kSigned ? split_quads(quads[q]) : quads[q]);
+    for (int q = 0; q < 8; ++q) store_256(panel.codes[q], quads[q]);
     panel.d = Format::scales(rows.at, at);
     panel.m = mins_or_zero<Format>(rows.at, at);
   }
 }
 
-/// total[i][t] = sum of code * a of the unsigned panels i and token t.
-template <int kDepth, int kT>
-KDA_INLINE void multiply_unsigned_panels(const Panel32 (&panel)[2], const Acts32 (&acts)[kT], __m256i (&total)[2][kT]) {
+/// total[i][t] = sum of code * a of panel i and token t.
+template <typename Format, int kT>
+KDA_INLINE void multiply_block(const Panel32 (&panel)[2], const Acts32 (&acts)[kT], __m256i (&total)[2][kT]) {
+  constexpr int kDepth = Format::kDepth;
   for (int begin = 0; begin < 8; begin += kDepth) {
     __m256i s[2][kT];
     for (int q = begin; q < begin + kDepth; ++q) {
-      const __m256i w0 = load_256(panel[0].codes + 32 * q);
-      const __m256i w1 = load_256(panel[1].codes + 32 * q);
+      const __m256i w0 = load_256(panel[0].codes[q]);
+      const __m256i w1 = load_256(panel[1].codes[q]);
       for (int t = 0; t < kT; ++t) {
         const __m256i a = broadcast_dword(acts[t].codes + 4 * q);
-        const __m256i s0 = _mm256_maddubs_epi16(w0, a);
-        const __m256i s1 = _mm256_maddubs_epi16(w1, a);
+        const __m256i s0 = products<Format::kSigned>(w0, a);
+        const __m256i s1 = products<Format::kSigned>(w1, a);
         s[0][t] = q == begin ? s0 : _mm256_add_epi16(s[0][t], s0);
         s[1][t] = q == begin ? s1 : _mm256_add_epi16(s[1][t], s1);
       }
@@ -151,13 +149,7 @@ KDA_INLINE void multiply_panels(const MatmulArgs& args, Panels32 panels, int64_t
     Acts32 acts[kT];
     for (int t = 0; t < kT; ++t) acts[t] = acts_32(args, token + t, b);
     __m256i p[2][kT];
-    if constexpr (Format::kSigned) {
-      const int8_t* codes[kT];
-      for (int t = 0; t < kT; ++t) codes[t] = acts[t].codes;
-      multiply_signed_panels<kT>(panels[b][0].codes, panels[b][1].codes, codes, p);
-    } else {
-      multiply_unsigned_panels<Format::kDepth, kT>(panels[b], acts, p);
-    }
+    multiply_block<Format, kT>(panels[b], acts, p);
     for (int i = 0; i < 2; ++i) {
       for (int t = 0; t < kT; ++t) {
         y[i][t] = add_block<Format>(y[i][t], p[i][t], panels[b][i].d, panels[b][i].m, acts[t]);

@@ -43,6 +43,15 @@ KDA_INLINE __m256i broadcast_dword(const void* p) {
 KDA_INLINE __m256i low_nibbles(__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
 KDA_INLINE __m256i high_nibbles(__m256i v) { return low_nibbles(_mm256_srli_epi16(v, 4)); }
 
+/// Shuffle indices for the bytes of a lane: index (low byte first) taken from each lane. Where a byte has its top bit
+/// set the shuffle gives 0.
+KDA_INLINE __m256i in_each_lane(uint32_t index, uint32_t lane_step) {
+  const auto of_lane = [&](uint32_t lane) { return static_cast<int>(index + lane * lane_step); };
+  // A shuffle takes bytes from within its 128 bits, so the lanes count from 0 twice.
+  return _mm256_setr_epi32(of_lane(0), of_lane(1), of_lane(2), of_lane(3), of_lane(0), of_lane(1), of_lane(2),
+                           of_lane(3));
+}
+
 /// 16 bytes from each of two places, the second in the upper half.
 KDA_INLINE __m256i load_halves(const void* low, const void* high) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(load_128(low)), load_128(high), 1);
@@ -113,34 +122,10 @@ KDA_INLINE __m256i signed_products(__m256i codes, __m256i a) {
   return _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(a, codes));
 }
 
-/// Four columns of signed codes of eight rows as they lie in a panel: two columns of each row in 16 bytes, then the
-/// other two, ready to be widened to 16 bits.
-KDA_INLINE __m256i split_quads(__m256i quads) {
-  const __m256i index =
-      _mm256_setr_epi64x(0x0D0C090805040100, 0x0F0E0B0A07060302, 0x0D0C090805040100, 0x0F0E0B0A07060302);
-  return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(quads, index), 0xD8);
-}
-
-/// total[i][t] = products of 32 columns of the signed panels i and the activations of token t, one row a lane. Both
-/// sides are widened to 16 bits: exact for every code, and no slower than moving signs about.
-template <int kT>
-KDA_INLINE void multiply_signed_panels(const int8_t* panel0, const int8_t* panel1, const int8_t* const (&acts)[kT],
-                                       __m256i (&total)[2][kT]) {
-  alignas(32) int16_t a[kT][32];
-  for (int t = 0; t < kT; ++t) {
-    total[0][t] = total[1][t] = _mm256_setzero_si256();
-    store_256(a[t], _mm256_cvtepi8_epi16(load_128(acts[t])));
-    store_256(a[t] + 16, _mm256_cvtepi8_epi16(load_128(acts[t] + 16)));
-  }
-  for (int c = 0; c < 16; ++c) {
-    const __m256i w0 = _mm256_cvtepi8_epi16(load_128(panel0 + 16 * c));
-    const __m256i w1 = _mm256_cvtepi8_epi16(load_128(panel1 + 16 * c));
-    for (int t = 0; t < kT; ++t) {
-      const __m256i two = broadcast_dword(&a[t][2 * c]);
-      total[0][t] = _mm256_add_epi32(total[0][t], _mm256_madd_epi16(w0, two));
-      total[1][t] = _mm256_add_epi32(total[1][t], _mm256_madd_epi16(w1, two));
-    }
-  }
+/// Products of codes, signed or not, with activations, neighbours added in 16 bits.
+template <bool kSigned>
+KDA_INLINE __m256i products(__m256i codes, __m256i a) {
+  return kSigned ? signed_products(codes, a) : _mm256_maddubs_epi16(codes, a);
 }
 
 /// sum over p of side[p] times the sums 2p and 2p + 1: of eight rows, one a lane.
@@ -160,6 +145,16 @@ KDA_INLINE __m128i load_words_of_rows(const std::byte* const (&p)[8], int64_t of
     return static_cast<int16_t>(h);
   };
   return _mm_setr_epi16(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+}
+
+/// The 32 bits there, one row a lane.
+KDA_INLINE __m256i load_dwords_of_rows(const std::byte* const (&p)[8], int64_t offset) {
+  const auto dword = [&](int r) {
+    int v;
+    __builtin_memcpy(&v, p[r] + offset, 4);
+    return v;
+  };
+  return _mm256_setr_epi32(dword(0), dword(1), dword(2), dword(3), dword(4), dword(5), dword(6), dword(7));
 }
 
 /// The f16 there.

@@ -6,15 +6,6 @@
 namespace kda::avx2 {
 namespace {
 
-/// Shuffle indices for the bytes of a lane: index (low byte first) taken from each lane. Where a byte has its top bit
-/// set the shuffle gives 0.
-KDA_INLINE __m256i in_each_lane(uint32_t index, uint32_t lane_step) {
-  const auto of_lane = [&](uint32_t lane) { return static_cast<int>(index + lane * lane_step); };
-  // A shuffle takes bytes from within its 128 bits, so the lanes count from 0 twice.
-  return _mm256_setr_epi32(of_lane(0), of_lane(1), of_lane(2), of_lane(3), of_lane(0), of_lane(1), of_lane(2),
-                           of_lane(3));
-}
-
 /// Q4_K and Q5_K start alike, with d, dmin, and 8 scales and 8 minima of 6 bits in 12 bytes: byte k < 4 scale k, byte 4
 /// + k minimum k, byte 8 + k the low halves of scale and minimum 4 + k, whose top bits are those of bytes k and 4 + k.
 /// scale[g] and min[g] get that of group g twice a lane.
@@ -58,6 +49,28 @@ KDA_INLINE void pair_scales(const __m256i (&word)[4], int16_t (&pair)[8][16]) {
     store_256(pair[p], _mm256_srai_epi16(_mm256_shuffle_epi8(word[p / 2], index), 8));
   }
 }
+
+/// Signed scales of the 16 groups of one block, for Format::Native.
+class GroupScales {
+ public:
+  /// bytes: those of groups 0 .. 15 in order.
+  KDA_INLINE explicit GroupScales(__m128i bytes) : all_(_mm256_cvtepi8_epi16(bytes)) {
+    half_[0] = _mm256_permute2x128_si256(all_, all_, 0x00);
+    half_[1] = _mm256_permute2x128_si256(all_, all_, 0x11);
+  }
+  /// For elements 32i .. 32i + 31: the scale of each in its word.
+  KDA_INLINE __m256i of_32(int i) const {
+    const __m256i first =
+        _mm256_setr_epi64x(0x0100010001000100, 0x0100010001000100, 0x0302030203020302, 0x0302030203020302);
+    return _mm256_shuffle_epi8(half_[i / 4], _mm256_add_epi8(first, _mm256_set1_epi8(static_cast<char>(4 * (i % 4)))));
+  }
+  /// sum of scale times sums[group], spread over the lanes.
+  KDA_INLINE __m256i times(const int16_t* sums) const { return _mm256_madd_epi16(all_, load_256(sums)); }
+
+ private:
+  __m256i all_;
+  __m256i half_[2];
+};
 
 /// Scales and minima of eight blocks of Q4_K or Q5_K, for Format::Native.
 class KNative {

@@ -15,11 +15,16 @@ void matmul_q4_1(const MatmulArgs& args);
 void matmul_q5_0(const MatmulArgs& args);
 void matmul_q5_1(const MatmulArgs& args);
 void matmul_q8_0(const MatmulArgs& args);
+void matmul_iq4_nl(const MatmulArgs& args);
+void matmul_mxfp4(const MatmulArgs& args);
 
 // int8 activations in blocks of 256
+void matmul_q2_k(const MatmulArgs& args);
+void matmul_q3_k(const MatmulArgs& args);
 void matmul_q4_k(const MatmulArgs& args);
 void matmul_q5_k(const MatmulArgs& args);
 void matmul_q6_k(const MatmulArgs& args);
+void matmul_iq4_xs(const MatmulArgs& args);
 
 void quantize_block32(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);
 void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, int16_t* sums);

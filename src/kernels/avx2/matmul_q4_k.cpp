@@ -11,7 +11,9 @@ struct Q4K {
   using Block = BlockQ4_K;
   static constexpr int kGroupLength = 32;
   static constexpr int kDepth = 8;  // 2 * 8 * 127 * 15 = 30480
+  static constexpr bool kSigned = false;
   static constexpr bool kHasMin = true;
+  static constexpr bool kHasOffset = false;
 
   static KDA_INLINE void unpack(const std::byte* const (&blocks)[8], SuperPanel<8>& panel) {
     for (int c = 0; c < 4; ++c) {

@@ -11,7 +11,9 @@ struct Q5K {
   using Block = BlockQ5_K;
   static constexpr int kGroupLength = 32;
   static constexpr int kDepth = 4;  // 2 * 4 * 127 * 31 = 31496
+  static constexpr bool kSigned = false;
   static constexpr bool kHasMin = true;
+  static constexpr bool kHasOffset = false;
 
   /// low | bit of qh << 4, where the bit has been brought to place 4.
   static KDA_INLINE __m256i with_bit(__m256i low, __m256i bit) {

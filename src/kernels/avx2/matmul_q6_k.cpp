@@ -10,7 +10,9 @@ struct Q6K {
   using Block = BlockQ6_K;
   static constexpr int kGroupLength = 16;
   static constexpr int kDepth = 2;  // 2 * 2 * 127 * 63 = 32004
+  static constexpr bool kSigned = false;
   static constexpr bool kHasMin = false;
+  static constexpr bool kHasOffset = true;
   static constexpr int kOffsetBits = 5;
 
   /// Half c of a block holds elements 128c + 32p + l, p in 0..3. Low four bits of planes 0 and 1: low nibbles of ql at
@@ -54,29 +56,19 @@ struct Q6K {
 
     template <int kT>
     KDA_INLINE void row(int r, const SuperActs (&acts)[kT], __m256i (&lanes)[kT]) const {
-      const __m256i scales = _mm256_cvtepi8_epi16(load_128(blocks[r] + offsetof(Block, scales)));
+      const GroupScales scales(load_128(blocks[r] + offsetof(Block, scales)));
       for (int t = 0; t < kT; ++t) {
-        const __m256i offset = _mm256_madd_epi16(scales, load_256(acts[t].sums));
-        lanes[t] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(offset, kOffsetBits));
+        const __m256i offset = _mm256_slli_epi32(scales.times(acts[t].sums), kOffsetBits);
+        lanes[t] = _mm256_sub_epi32(_mm256_setzero_si256(), offset);
       }
       for (int c = 0; c < 2; ++c) {
         const std::byte* ql = blocks[r] + offsetof(Block, ql) + 64 * c;
         __m256i codes[4];
         planes(load_256(ql), load_256(ql + 32), load_256(blocks[r] + offsetof(Block, qh) + 32 * c), codes);
-        const __m256i of_half =
-            c == 0 ? _mm256_permute2x128_si256(scales, scales, 0x00) : _mm256_permute2x128_si256(scales, scales, 0x11);
         for (int p = 0; p < 4; ++p) {
-          add_products(codes[p], _mm256_shuffle_epi8(of_half, two_groups(p)), acts, 128 * c + 32 * p, lanes);
+          add_products(codes[p], scales.of_32(4 * c + p), acts, 128 * c + 32 * p, lanes);
         }
       }
-    }
-
-   private:
-    /// Shuffle indices: word 2p in the lower half, word 2p + 1 in the upper one.
-    static KDA_INLINE __m256i two_groups(int p) {
-      const __m256i first =
-          _mm256_setr_epi64x(0x0100010001000100, 0x0100010001000100, 0x0302030203020302, 0x0302030203020302);
-      return _mm256_add_epi8(first, _mm256_set1_epi8(static_cast<char>(4 * p)));
     }
   };
 };

@@ -8,6 +8,7 @@ namespace {
 struct Q80 {
   using Block = BlockQ8_0;
   static constexpr bool kSigned = true;
+  static constexpr int kDepth = 1;
   static constexpr bool kHasMin = false;
   static constexpr int16_t kOffset = 0;
 

@@ -37,23 +37,20 @@ KDA_INLINE __m256i fifth_bits_of_block(const std::byte* qh) {
 
 /// Adds them to the quads of eight rows.
 KDA_INLINE void add_fifth_bits(const std::byte* const (&rows)[8], int64_t at, __m256i (&quads)[8]) {
-  const auto word = [&](int r) {
-    int v;
-    __builtin_memcpy(&v, rows[r] + at, 4);
-    return v;
-  };
-  const __m256i bits = _mm256_setr_epi32(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+  const __m256i bits = load_dwords_of_rows(rows, at);
   for (int i = 0; i < 8; ++i) {
-    // Byte i / 2 of a row's bits four times, in each lane of 128 bits.
-    const int first = 0x01010101 * (i / 2);
-    const __m256i index = _mm256_add_epi8(
-        _mm256_set1_epi32(first),
-        _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C, 0, 0x04040404, 0x08080808, 0x0C0C0C0C));
+    const __m256i index = in_each_lane(0x01010101U * static_cast<uint32_t>(i / 2), 0x04040404U);
     const __m256i spread = _mm256_shuffle_epi8(bits, index);
     const __m256i mask = _mm256_set1_epi32(static_cast<int>(i % 2 == 0 ? 0x08040201U : 0x80402010U));
     quads[i] = _mm256_or_si256(quads[i], sixteen_where(spread, mask));
   }
 }
+
+/// A table of 16 bytes for lookup().
+KDA_INLINE __m256i load_table(const int8_t (&table)[16]) { return _mm256_broadcastsi128_si256(load_128(table)); }
+
+/// The table's entries for codes below 16.
+KDA_INLINE __m256i lookup(__m256i table, __m256i codes) { return _mm256_shuffle_epi8(table, codes); }
 
 }  // namespace
 }  // namespace kda::avx2

@@ -2,7 +2,7 @@
 // unsigned. With activations D * a:
 //   P = sum_g scale_g * sum(code * a) - offset * sum_g scale_g * sum_g(a),   M = sum_g min_g * sum_g(a)
 //   y += (d * D) * P,   y -= (dmin * D) * M
-// P and M are exact in int32.
+// P and M are exact in int32. A format has a minimum or an offset or neither; only then may its codes be signed.
 #pragma once
 
 #include "kernels/avx2/int8.h"
@@ -14,7 +14,8 @@ namespace {
 //   Block                     as in the file
 //   kGroupLength              elements that share a scale: 16 or 32
 //   kDepth                    quads of columns whose products add up in 16 bits: 2 * kDepth * 127 * largest code < 2^15
-//   kHasMin, kOffsetBits      offset = 2^kOffsetBits without a minimum, none with
+//   kSigned                   codes are signed (then kDepth is 1)
+//   kHasMin, kHasOffset       with an offset: kOffsetBits, its logarithm
 //   unpack(blocks, panel)     eight blocks, one a row, to a panel
 //   Native(blocks)            eight blocks as they are:
 //     row<kT>(r, acts, lanes)   P of row r, spread over the lanes of lanes[t]
@@ -46,11 +47,11 @@ KDA_INLINE SuperActs super_acts(const MatmulArgs& args, int64_t token, int64_t b
 }
 
 /// For Native::row: adds the products of 32 codes and those from begin on of each token, times scale.
-template <int kT>
+template <bool kSigned = false, int kT>
 KDA_INLINE void add_products(__m256i codes, __m256i scale, const SuperActs (&acts)[kT], int64_t begin,
                              __m256i (&lanes)[kT]) {
   for (int t = 0; t < kT; ++t) {
-    const __m256i s = _mm256_maddubs_epi16(codes, load_256(acts[t].codes + begin));
+    const __m256i s = products<kSigned>(codes, load_256(acts[t].codes + begin));
     lanes[t] = _mm256_add_epi32(lanes[t], _mm256_madd_epi16(s, scale));
   }
 }
@@ -116,8 +117,8 @@ KDA_INLINE void multiply_block(const SuperPanel<256 / Format::kGroupLength> (&pa
       const __m256i w1 = load_256(panel[1].codes[begin + q]);
       for (int t = 0; t < kT; ++t) {
         const __m256i a = broadcast_dword(acts[t].codes + 4 * (begin + q));
-        const __m256i s0 = _mm256_maddubs_epi16(w0, a);
-        const __m256i s1 = _mm256_maddubs_epi16(w1, a);
+        const __m256i s0 = products<Format::kSigned>(w0, a);
+        const __m256i s1 = products<Format::kSigned>(w1, a);
         s[0][t] = q == 0 ? s0 : _mm256_add_epi16(s[0][t], s0);
         s[1][t] = q == 0 ? s1 : _mm256_add_epi16(s[1][t], s1);
       }
@@ -142,13 +143,13 @@ KDA_INLINE void multiply_panels(const MatmulArgs& args, Panels<Format> panels, i
     for (int i = 0; i < 2; ++i) {
       const auto& panel = panels[b][i];
       for (int t = 0; t < kT; ++t) {
-        const __m256i m = times_sums(panel.side, acts[t].sums);
+        if constexpr (Format::kHasOffset) {
+          const __m256i sums = times_sums(panel.side, acts[t].sums);
+          p[i][t] = _mm256_sub_epi32(p[i][t], _mm256_slli_epi32(sums, Format::kOffsetBits));
+        }
+        y[i][t] = add_scaled(y[i][t], panel.d, acts[t].scale, p[i][t]);
         if constexpr (Format::kHasMin) {
-          y[i][t] = add_scaled(y[i][t], panel.d, acts[t].scale, p[i][t]);
-          y[i][t] = subtract_scaled(y[i][t], panel.dmin, acts[t].scale, m);
-        } else {
-          p[i][t] = _mm256_sub_epi32(p[i][t], _mm256_slli_epi32(m, Format::kOffsetBits));
-          y[i][t] = add_scaled(y[i][t], panel.d, acts[t].scale, p[i][t]);
+          y[i][t] = subtract_scaled(y[i][t], panel.dmin, acts[t].scale, times_sums(panel.side, acts[t].sums));
         }
       }
     }
