@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include "formats/gguf.h"
 #include "unit/formats/support.h"
@@ -21,7 +22,21 @@ constexpr uint32_t kUint32 = 4;
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kQ8_0 = 8;
 
-GgufFile parse(const Bytes& bytes) { return GgufFile::parse(bytes.span(), "t.gguf"); }
+/// A parsed file together with the bytes that it looks at.
+class Parsed {
+ public:
+  explicit Parsed(Bytes bytes) : bytes_(std::move(bytes)), file_(GgufFile::parse(bytes_.span(), "t.gguf")) {}
+  Parsed(const Parsed&) = delete;
+  Parsed& operator=(const Parsed&) = delete;
+  const GgufFile* operator->() const { return &file_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_.span(); }
+
+ private:
+  Bytes bytes_;
+  GgufFile file_;
+};
+
+Parsed parse(Bytes bytes) { return Parsed(std::move(bytes)); }
 
 void expect_refused(const Bytes& bytes, std::initializer_list<std::string_view> words,
                     ErrorCode code = ErrorCode::kFormat) {
@@ -39,27 +54,27 @@ TEST(GgufReader, ReadsAFileMadeByHand) {
                           .add_tensor("a", {2, 3}, kF32, 0, 32)
                           .add_tensor("b", {32, 1, 2, 1}, kQ8_0, 32, 68)
                           .build();
-  const GgufFile file = parse(bytes);
-  EXPECT_EQ(file.name(), "t.gguf");
-  EXPECT_EQ(file.get_string("general.architecture"), "kimi-linear");
-  EXPECT_EQ(file.get_int("n"), 7);
-  ASSERT_EQ(file.tensors().size(), 2U);
-  const GgufTensor& a = *file.find_tensor("a");
+  const Parsed file = parse(bytes);
+  EXPECT_EQ(file->name(), "t.gguf");
+  EXPECT_EQ(file->get_string("general.architecture"), "kimi-linear");
+  EXPECT_EQ(file->get_int("n"), 7);
+  ASSERT_EQ(file->tensors().size(), 2U);
+  const GgufTensor& a = *file->find_tensor("a");
   EXPECT_EQ(a.n_dims, 2);
   EXPECT_EQ(a.ne[0], 2);
   EXPECT_EQ(a.ne[1], 3);
   EXPECT_EQ(a.ne[2], 1);
   EXPECT_EQ(a.n_elements(), 6);
   EXPECT_EQ(a.bytes.size(), 24U);
-  EXPECT_EQ(a.bytes.data(), bytes.span().data() + file.data_offset());
-  const GgufTensor& b = *file.find_tensor("b");
+  EXPECT_EQ(a.bytes.data(), file.bytes().data() + file->data_offset());
+  const GgufTensor& b = *file->find_tensor("b");
   EXPECT_EQ(b.type, TensorType::kQ8_0);
   EXPECT_EQ(b.n_dims, 4);
   EXPECT_EQ(b.bytes.size(), 68U);
-  EXPECT_EQ(b.bytes.data() + b.bytes.size(), bytes.span().data() + bytes.size());
-  EXPECT_EQ(file.data_offset() % 32, 0U);
-  EXPECT_EQ(file.find_tensor("c"), nullptr);
-  EXPECT_TRUE(file.warnings().empty());
+  EXPECT_EQ(b.bytes.data() + b.bytes.size(), file.bytes().data() + file.bytes().size());
+  EXPECT_EQ(file->data_offset() % 32, 0U);
+  EXPECT_EQ(file->find_tensor("c"), nullptr);
+  EXPECT_TRUE(file->warnings().empty());
 }
 
 // Header
@@ -68,7 +83,7 @@ TEST(GgufReader, AcceptsVersions2And3Only) {
   for (const uint32_t version : {2U, 3U}) {
     RawGguf raw = with_tensor();
     raw.version = version;
-    EXPECT_EQ(parse(raw.build()).version(), version);
+    EXPECT_EQ(parse(raw.build())->version(), version);
   }
   RawGguf raw = with_tensor();
   for (const uint32_t version : {0U, 4U, 0xFFFFFFFFU}) {
@@ -111,7 +126,7 @@ TEST(GgufReader, RefusesEveryTruncationOfTheTables) {
                                 .add_tensor("w", {8}, kF32, 0, 32)
                                 .build()
                                 .text();
-  ASSERT_NO_THROW(parse(Bytes(whole)));
+  ASSERT_NO_THROW((void)parse(Bytes(whole)));
   for (size_t n = 4; n < whole.size(); ++n) {
     const std::vector<std::byte> part = [&] {
       const auto bytes = std::as_bytes(std::span(whole)).first(n);
@@ -157,8 +172,8 @@ TEST(GgufReader, RefusesACountOfOneMoreThanThereIs) {
 
 TEST(GgufReader, AcceptsKeysOf1To65535Bytes) {
   const std::string longest(65535, 'k');
-  EXPECT_EQ(parse(RawGguf().add(longest, kUint32, Bytes().u32(1)).build()).get_int(longest), 1);
-  EXPECT_EQ(parse(RawGguf().add("k", kUint32, Bytes().u32(1)).build()).get_int("k"), 1);
+  EXPECT_EQ(parse(RawGguf().add(longest, kUint32, Bytes().u32(1)).build())->get_int(longest), 1);
+  EXPECT_EQ(parse(RawGguf().add("k", kUint32, Bytes().u32(1)).build())->get_int("k"), 1);
   expect_refused(RawGguf().add(longest + "k", kUint32, Bytes().u32(1)).build(), {"entry 0", "65536", "1 to 65535"});
   expect_refused(RawGguf().add("", kUint32, Bytes().u32(1)).build(), {"entry 0", "key has 0 bytes", "1 to 65535"});
 }
@@ -168,7 +183,7 @@ TEST(GgufReader, RefusesKeysThatAreNotPrintableAscii) {
                                      std::string_view("caf\xC3\xA9")}) {
     expect_refused(RawGguf().add(key, kUint32, Bytes().u32(1)).build(), {"entry 0", "\\x", "printable ASCII"});
   }
-  EXPECT_EQ(parse(RawGguf().add(" ~", kUint32, Bytes().u32(1)).build()).get_int(" ~"), 1);
+  EXPECT_EQ(parse(RawGguf().add(" ~", kUint32, Bytes().u32(1)).build())->get_int(" ~"), 1);
 }
 
 TEST(GgufReader, RefusesDuplicateKeys) {
@@ -180,7 +195,7 @@ TEST(GgufReader, RefusesDuplicateKeys) {
 TEST(GgufReader, RefusesStringsLongerThanTheFile) {
   // The value is the last thing in the file: four bytes of text.
   const auto with_length = [](uint64_t n) { return RawGguf().add("s", kString, Bytes().u64(n).raw("text")).build(); };
-  EXPECT_EQ(parse(with_length(4)).get_string("s"), "text");
+  EXPECT_EQ(parse(with_length(4))->get_string("s"), "text");
   expect_refused(with_length(5), {"key 's'", "expected 5 bytes", "found 4"});
   for (const uint64_t n : {uint64_t{1} << 63U, kMax64 - 40, kMax64 - 7, kMax64}) {
     expect_refused(with_length(n), {"key 's'", "expected " + std::to_string(n) + " bytes", "found 4"});
@@ -189,11 +204,11 @@ TEST(GgufReader, RefusesStringsLongerThanTheFile) {
 
 TEST(GgufReader, AcceptsAnyBytesInStrings) {
   const std::string_view any("\xFF\x00\xC3", 3);
-  EXPECT_EQ(parse(RawGguf().add("s", kString, Bytes().str(any)).build()).get_string("s"), any);
+  EXPECT_EQ(parse(RawGguf().add("s", kString, Bytes().str(any)).build())->get_string("s"), any);
 }
 
 TEST(GgufReader, RefusesUnknownValueTypes) {
-  EXPECT_EQ(parse(RawGguf().add("k", 12, Bytes().number(1.5)).build()).get_float("k"), 1.5);
+  EXPECT_EQ(parse(RawGguf().add("k", 12, Bytes().number(1.5)).build())->get_float("k"), 1.5);
   for (const uint32_t type : {13U, 0xFFFFFFFFU}) {
     expect_refused(RawGguf().add("k", type, Bytes().u64(0)).build(),
                    {"key 'k'", "value type is " + std::to_string(type), "expected 0 to 12"});
@@ -206,20 +221,20 @@ TEST(GgufReader, RefusesUnknownElementTypesEvenInEmptyArrays) {
 }
 
 TEST(GgufReader, TakesAnyNonZeroByteAsTrue) {
-  const GgufFile file = parse(
+  const Parsed file = parse(
       RawGguf().add("zero", 7, Bytes().u8(0)).add("one", 7, Bytes().u8(1)).add("many", 7, Bytes().u8(0xFF)).build());
-  EXPECT_EQ(file.get_bool("zero"), false);
-  EXPECT_EQ(file.get_bool("one"), true);
-  EXPECT_EQ(file.get_bool("many"), true);
+  EXPECT_EQ(file->get_bool("zero"), false);
+  EXPECT_EQ(file->get_bool("one"), true);
+  EXPECT_EQ(file->get_bool("many"), true);
 }
 
 TEST(GgufReader, RefusesArraysThatGoPastTheEndOfTheFile) {
   const auto with_count = [](uint32_t type, uint64_t n) {
     return RawGguf().add("k", kArray, Bytes().u32(type).u64(n).zeros(16)).build();
   };
-  EXPECT_EQ(parse(with_count(kUint32, 4)).get_ints("k")->size(), 4U);
+  EXPECT_EQ(parse(with_count(kUint32, 4))->get_ints("k")->size(), 4U);
   expect_refused(with_count(kUint32, 5), {"key 'k'", "array of 5 UINT32", "expected at most 4"});
-  EXPECT_EQ(parse(with_count(kString, 2)).get_strings("k")->size(), 2U);
+  EXPECT_EQ(parse(with_count(kString, 2))->get_strings("k")->size(), 2U);
   expect_refused(with_count(kString, 3), {"key 'k'", "array of 3 STRING", "expected at most 2"});
   expect_refused(with_count(kArray, 2), {"key 'k'", "array of 2 ARRAY", "expected at most 1"});
   expect_refused(with_count(10, 3), {"array of 3 UINT64", "expected at most 2"});
@@ -247,14 +262,14 @@ TEST(GgufReader, KeepsNestedArraysUpToFourLevels) {
   Bytes value = Bytes().u32(kUint32).u64(1).u32(5);  // one level
   for (int depth = 2; depth <= 4; ++depth) value = Bytes().u32(kArray).u64(1).raw(value);
   const Bytes bytes = RawGguf().add("nested", kArray, value).add("after", kUint32, Bytes().u32(9)).build();
-  const GgufFile file = parse(bytes);
-  EXPECT_EQ(file.get_int("after"), 9);
-  const auto& array = std::get<GgufArray>(file.find("nested")->value);
+  const Parsed file = parse(bytes);
+  EXPECT_EQ(file->get_int("after"), 9);
+  const auto& array = std::get<GgufArray>(file->find("nested")->value);
   EXPECT_EQ(array.element_type, GgufType::kArray);
   EXPECT_EQ(array.count, 1U);
   EXPECT_EQ(array.bytes.size(), value.size() - 12);
   expect_error(ErrorCode::kFormat, {"'nested'", "expected integers", "ARRAY of 1 ARRAY"},
-               [&] { (void)file.get_ints("nested"); });
+               [&] { (void)file->get_ints("nested"); });
 
   expect_refused(RawGguf().add("k", kArray, Bytes().u32(kArray).u64(1).raw(value)).build(),
                  {"key 'k'", "nest deeper", "4 levels"});
@@ -263,8 +278,8 @@ TEST(GgufReader, KeepsNestedArraysUpToFourLevels) {
 TEST(GgufReader, AcceptsEmptyArraysOfEveryType) {
   for (uint32_t type = 0; type <= 12; ++type) {
     const Bytes bytes = RawGguf().add("k", kArray, Bytes().u32(type).u64(0)).build();
-    const GgufFile file = parse(bytes);
-    EXPECT_EQ(std::get<GgufArray>(file.find("k")->value).count, 0U);
+    const Parsed file = parse(bytes);
+    EXPECT_EQ(std::get<GgufArray>(file->find("k")->value).count, 0U);
   }
 }
 
@@ -276,10 +291,10 @@ TEST(GgufReader, AcceptsAlignmentsThatArePowersOfTwoUpToOneMebibyte) {
     raw.alignment = alignment;
     raw.add("general.alignment", kUint32, Bytes().u32(alignment));
     const Bytes bytes = raw.build();
-    const GgufFile file = parse(bytes);
-    EXPECT_EQ(file.alignment(), alignment);
-    EXPECT_EQ(file.data_offset() % alignment, 0U);
-    EXPECT_EQ(file.tensors()[0].bytes.size(), 32U);
+    const Parsed file = parse(bytes);
+    EXPECT_EQ(file->alignment(), alignment);
+    EXPECT_EQ(file->data_offset() % alignment, 0U);
+    EXPECT_EQ(file->tensors()[0].bytes.size(), 32U);
   }
   for (const uint32_t alignment : {0U, 3U, 48U, (1U << 20U) + 1, 1U << 21U, 1U << 31U, 0xFFFFFFFFU}) {
     RawGguf raw = with_tensor();
@@ -298,7 +313,7 @@ TEST(GgufReader, RefusesAlignmentOfAnotherType) {
 
 TEST(GgufReader, AcceptsTensorNamesOf1To63Bytes) {
   const std::string longest(63, 'n');
-  EXPECT_EQ(parse(RawGguf().add_tensor(longest, {8}, kF32, 0, 32).build()).tensors()[0].name, longest);
+  EXPECT_EQ(parse(RawGguf().add_tensor(longest, {8}, kF32, 0, 32).build())->tensors()[0].name, longest);
   expect_refused(RawGguf().add_tensor(longest + "n", {8}, kF32, 0, 32).build(),
                  {"tensor 0", "name has 64 bytes", "1 to 63"});
   expect_refused(RawGguf().add_tensor("", {8}, kF32, 0, 32).build(), {"tensor 0", "name has 0 bytes", "1 to 63"});
@@ -315,7 +330,7 @@ TEST(GgufReader, RefusesDuplicateTensorNames) {
 }
 
 TEST(GgufReader, AcceptsOneToFourDimensions) {
-  EXPECT_EQ(parse(RawGguf().add_tensor("w", {2, 2, 2, 1}, kF32, 0, 32).build()).tensors()[0].n_elements(), 8);
+  EXPECT_EQ(parse(RawGguf().add_tensor("w", {2, 2, 2, 1}, kF32, 0, 32).build())->tensors()[0].n_elements(), 8);
   expect_refused(RawGguf().add_tensor("w", {}, kF32, 0, 32).build(), {"tensor 'w'", "0 dimensions", "1 to 4"});
   expect_refused(RawGguf().add_tensor("w", {2, 2, 2, 1, 1}, kF32, 0, 32).build(),
                  {"tensor 'w'", "5 dimensions", "1 to 4"});
@@ -332,7 +347,7 @@ TEST(GgufReader, RefusesElementCountsThatOverflow) {
   constexpr uint64_t kHalf = uint64_t{1} << 32U;
   expect_refused(RawGguf().add_tensor("w", {kHalf, kHalf}, 24, 0, 32).build(), {"tensor 'w'", "number of elements"});
   expect_refused(RawGguf().add_tensor("w", {kHalf, kHalf / 2}, 24, 0, 32).build(), {"number of elements overflows"});
-  // 2^62 elements of one byte fit the arithmetic, but not the file.
+  // 2^62 elements of one byte fit the arithmetic, but not the file->
   expect_refused(RawGguf().add_tensor("w", {kHalf, kHalf / 4}, 24, 0, 32).build(), {"past the end of the file"});
 }
 
@@ -353,7 +368,7 @@ TEST(GgufReader, NamesWithdrawnTypes) {
 }
 
 TEST(GgufReader, RefusesUnknownTensorTypes) {
-  ASSERT_NO_THROW(parse(RawGguf().add_tensor("w", {64}, 42, 0, 18).build()));
+  ASSERT_NO_THROW((void)parse(RawGguf().add_tensor("w", {64}, 42, 0, 18).build()));
   for (const uint32_t type : {43U, 0xFFFFFFFFU}) {
     expect_refused(RawGguf().add_tensor("w", {64}, type, 0, 64).build(),
                    {"tensor 'w'", "type is " + std::to_string(type), "below 43"});
@@ -361,7 +376,7 @@ TEST(GgufReader, RefusesUnknownTensorTypes) {
 }
 
 TEST(GgufReader, RefusesRowsThatAreNotWholeBlocks) {
-  ASSERT_NO_THROW(parse(RawGguf().add_tensor("w", {32, 2}, kQ8_0, 0, 68).build()));
+  ASSERT_NO_THROW((void)parse(RawGguf().add_tensor("w", {32, 2}, kQ8_0, 0, 68).build()));
   for (const uint64_t n : {31U, 33U}) {
     expect_refused(RawGguf().add_tensor("w", {n, 32}, kQ8_0, 0, 4096).build(),
                    {"tensor 'w'", std::to_string(n) + " elements", "multiple of 32", "Q8_0"});
@@ -374,12 +389,12 @@ TEST(GgufReader, RefusesOffsetsThatAreNotAligned) {
   RawGguf raw;
   raw.alignment = 16;
   raw.add("general.alignment", kUint32, Bytes().u32(16)).add_tensor("w", {1}, kF32, 16, 64);
-  EXPECT_EQ(parse(raw.build()).tensors()[0].bytes.size(), 4U);
+  EXPECT_EQ(parse(raw.build())->tensors()[0].bytes.size(), 4U);
 }
 
 TEST(GgufReader, AcceptsDataThatEndsWithTheLastByteOfTheLastTensor) {
-  const GgufFile file = parse(RawGguf().add_tensor("w", {3}, kF32, 0, 12).build());
-  EXPECT_EQ(file.tensors()[0].bytes.size(), 12U);
+  const Parsed file = parse(RawGguf().add_tensor("w", {3}, kF32, 0, 12).build());
+  EXPECT_EQ(file->tensors()[0].bytes.size(), 12U);
 }
 
 TEST(GgufReader, RejectsTensorSizePastEndOfFile) {
@@ -388,7 +403,7 @@ TEST(GgufReader, RejectsTensorSizePastEndOfFile) {
 }
 
 TEST(GgufReader, RejectsTensorOffsetPastEndOfFile) {
-  ASSERT_NO_THROW(parse(RawGguf().add_tensor("w", {8}, kF32, 32, 64).build()));
+  ASSERT_NO_THROW((void)parse(RawGguf().add_tensor("w", {8}, kF32, 32, 64).build()));
   for (const uint64_t offset : {uint64_t{64}, uint64_t{96}, uint64_t{1} << 63U, kMax64 - 31, kMax64 - 63}) {
     expect_refused(RawGguf().add_tensor("w", {8}, kF32, offset, 64).build(),
                    {"tensor 'w'", "past the end of the file", "offset " + std::to_string(offset), "found 64"});
@@ -416,39 +431,39 @@ TEST(GgufReader, RefusesTensorsThatOverlap) {
 }
 
 TEST(GgufReader, WarnsOfGaps) {
-  const GgufFile file = parse(RawGguf().add_tensor("a", {1}, kF32, 0, 64).add_tensor("b", {1}, kF32, 64, 4).build());
-  ASSERT_EQ(file.warnings().size(), 1U);
-  EXPECT_NE(file.warnings()[0].find("'b'"), std::string::npos) << file.warnings()[0];
-  EXPECT_NE(file.warnings()[0].find("60 bytes"), std::string::npos) << file.warnings()[0];
+  const Parsed file = parse(RawGguf().add_tensor("a", {1}, kF32, 0, 64).add_tensor("b", {1}, kF32, 64, 4).build());
+  ASSERT_EQ(file->warnings().size(), 1U);
+  EXPECT_NE(file->warnings()[0].find("'b'"), std::string::npos) << file->warnings()[0];
+  EXPECT_NE(file->warnings()[0].find("60 bytes"), std::string::npos) << file->warnings()[0];
 }
 
 TEST(GgufReader, WarnsOfDataInAnotherOrderThanTheTable) {
-  const GgufFile file = parse(RawGguf().add_tensor("a", {8}, kF32, 32, 32).add_tensor("b", {8}, kF32, 0, 32).build());
-  ASSERT_EQ(file.warnings().size(), 1U);
-  EXPECT_NE(file.warnings()[0].find("order"), std::string::npos);
-  EXPECT_LT(file.find_tensor("b")->bytes.data(), file.find_tensor("a")->bytes.data());
+  const Parsed file = parse(RawGguf().add_tensor("a", {8}, kF32, 32, 32).add_tensor("b", {8}, kF32, 0, 32).build());
+  ASSERT_EQ(file->warnings().size(), 1U);
+  EXPECT_NE(file->warnings()[0].find("order"), std::string::npos);
+  EXPECT_LT(file->find_tensor("b")->bytes.data(), file->find_tensor("a")->bytes.data());
 }
 
 TEST(GgufReader, AcceptsAFileWithoutTensors) {
-  const GgufFile file = parse(RawGguf().add("k", kUint32, Bytes().u32(1)).build());
-  EXPECT_TRUE(file.tensors().empty());
-  EXPECT_EQ(parse(RawGguf().build()).metadata().size(), 0U);
+  const Parsed file = parse(RawGguf().add("k", kUint32, Bytes().u32(1)).build());
+  EXPECT_TRUE(file->tensors().empty());
+  EXPECT_EQ(parse(RawGguf().build())->metadata().size(), 0U);
 }
 
 // Typed access
 
 TEST(GgufReader, TakesIntegersOfAnyWidth) {
-  const GgufFile file = parse(RawGguf()
-                                  .add("u8", 0, Bytes().u8(255))
-                                  .add("i16", 3, Bytes().number(int16_t{-2}))
-                                  .add("max", 10, Bytes().u64(kMax64 >> 1U))
-                                  .add("over", 10, Bytes().u64((kMax64 >> 1U) + 1))
-                                  .build());
-  EXPECT_EQ(file.get_int("u8"), 255);
-  EXPECT_EQ(file.get_int("i16"), -2);
-  EXPECT_EQ(file.get_int("max"), std::numeric_limits<int64_t>::max());
+  const Parsed file = parse(RawGguf()
+                                .add("u8", 0, Bytes().u8(255))
+                                .add("i16", 3, Bytes().number(int16_t{-2}))
+                                .add("max", 10, Bytes().u64(kMax64 >> 1U))
+                                .add("over", 10, Bytes().u64((kMax64 >> 1U) + 1))
+                                .build());
+  EXPECT_EQ(file->get_int("u8"), 255);
+  EXPECT_EQ(file->get_int("i16"), -2);
+  EXPECT_EQ(file->get_int("max"), std::numeric_limits<int64_t>::max());
   expect_error(ErrorCode::kFormat, {"t.gguf", "'over'", "below 2^63", "9223372036854775808"},
-               [&] { (void)file.get_int("over"); });
+               [&] { (void)file->get_int("over"); });
 }
 
 TEST(GgufReader, RefusesValuesOfAnotherKind) {
@@ -459,20 +474,21 @@ TEST(GgufReader, RefusesValuesOfAnotherKind) {
                           .add("ints", kArray, Bytes().u32(5).u64(2).u32(1).u32(2))
                           .add("bools", kArray, Bytes().u32(7).u64(1).u8(1))
                           .build();
-  const GgufFile file = parse(bytes);
+  const Parsed file = parse(bytes);
   const auto refuses = [&](std::initializer_list<std::string_view> words, auto&& f) {
     expect_error(ErrorCode::kFormat, words, f);
   };
-  refuses({"'float'", "expected an integer", "found FLOAT32"}, [&] { (void)file.get_int("float"); });
-  refuses({"'ints'", "expected an integer", "found ARRAY of 2 INT32"}, [&] { (void)file.get_int("ints"); });
-  refuses({"'int'", "expected FLOAT32 or FLOAT64", "found UINT32"}, [&] { (void)file.get_float("int"); });
-  refuses({"'int'", "expected BOOL", "found UINT32"}, [&] { (void)file.get_bool("int"); });
-  refuses({"'int'", "expected STRING", "found UINT32"}, [&] { (void)file.get_string("int"); });
-  refuses({"'text'", "expected an integer", "found STRING"}, [&] { (void)file.get_ints("text"); });
-  refuses({"'bools'", "expected an integer", "found BOOL"}, [&] { (void)file.get_ints("bools"); });
-  refuses({"'ints'", "expected FLOAT32 or FLOAT64", "found INT32"}, [&] { (void)file.get_floats("ints"); });
-  refuses({"'ints'", "expected an ARRAY of STRING", "found ARRAY of 2 INT32"}, [&] { (void)file.get_strings("ints"); });
-  refuses({"'int'", "expected an ARRAY of STRING", "found UINT32"}, [&] { (void)file.get_strings("int"); });
+  refuses({"'float'", "expected an integer", "found FLOAT32"}, [&] { (void)file->get_int("float"); });
+  refuses({"'ints'", "expected an integer", "found ARRAY of 2 INT32"}, [&] { (void)file->get_int("ints"); });
+  refuses({"'int'", "expected FLOAT32 or FLOAT64", "found UINT32"}, [&] { (void)file->get_float("int"); });
+  refuses({"'int'", "expected BOOL", "found UINT32"}, [&] { (void)file->get_bool("int"); });
+  refuses({"'int'", "expected STRING", "found UINT32"}, [&] { (void)file->get_string("int"); });
+  refuses({"'text'", "expected an integer", "found STRING"}, [&] { (void)file->get_ints("text"); });
+  refuses({"'bools'", "expected an integer", "found BOOL"}, [&] { (void)file->get_ints("bools"); });
+  refuses({"'ints'", "expected FLOAT32 or FLOAT64", "found INT32"}, [&] { (void)file->get_floats("ints"); });
+  refuses({"'ints'", "expected an ARRAY of STRING", "found ARRAY of 2 INT32"},
+          [&] { (void)file->get_strings("ints"); });
+  refuses({"'int'", "expected an ARRAY of STRING", "found UINT32"}, [&] { (void)file->get_strings("int"); });
 }
 
 TEST(GgufReader, TakesAScalarAsAListOfOne) {
@@ -481,13 +497,13 @@ TEST(GgufReader, TakesAScalarAsAListOfOne) {
                           .add("float", 6, Bytes().f32(2))
                           .add("text", kString, Bytes().str("x"))
                           .build();
-  const GgufFile file = parse(bytes);
-  EXPECT_EQ(file.get_ints("int"), std::vector<int64_t>{1});
-  EXPECT_EQ(file.get_floats("float"), std::vector<double>{2});
-  EXPECT_EQ(file.get_strings("text"), std::vector<std::string_view>{"x"});
-  EXPECT_EQ(file.get_ints("absent"), std::nullopt);
-  EXPECT_EQ(file.get_floats("absent"), std::nullopt);
-  EXPECT_EQ(file.get_strings("absent"), std::nullopt);
+  const Parsed file = parse(bytes);
+  EXPECT_EQ(file->get_ints("int"), std::vector<int64_t>{1});
+  EXPECT_EQ(file->get_floats("float"), std::vector<double>{2});
+  EXPECT_EQ(file->get_strings("text"), std::vector<std::string_view>{"x"});
+  EXPECT_EQ(file->get_ints("absent"), std::nullopt);
+  EXPECT_EQ(file->get_floats("absent"), std::nullopt);
+  EXPECT_EQ(file->get_strings("absent"), std::nullopt);
 }
 
 TEST(GgufReader, ReadsAVocabularyOfRealSizeQuickly) {
@@ -500,12 +516,12 @@ TEST(GgufReader, ReadsAVocabularyOfRealSizeQuickly) {
   const Bytes bytes = RawGguf().add("tokens", kArray, tokens).add("merges", kArray, merges).build();
 
   const auto start = std::chrono::steady_clock::now();
-  const GgufFile file = parse(bytes);
-  const auto views = file.get_strings("merges");
+  const Parsed file = parse(bytes);
+  const auto views = file->get_strings("merges");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   ASSERT_EQ(views->size(), kMerges);
   EXPECT_EQ(views->back(), "left163327 right");
-  EXPECT_LT(seconds.count(), 1.0);  // takes milliseconds; the rest is room for sanitizers and busy machines
+  EXPECT_LT(seconds.count(), 2.0);  // takes milliseconds; the rest is room for sanitizers and busy machines
 }
 
 }  // namespace

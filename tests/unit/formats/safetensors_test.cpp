@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "formats/json.h"
+#include "support/shared_data.h"
 #include "unit/formats/support.h"
 
 namespace kda {
@@ -251,6 +253,19 @@ TEST(SafeTensorsModel, OpensASingleFile) {
   EXPECT_EQ(model.find("b"), nullptr);
   EXPECT_EQ(model.tensors().size(), 1U);
   EXPECT_EQ(model.files().size(), 1U);
+}
+
+TEST(SafeTensorsModel, OpensACheckpointThatPyTorchWrote) {
+  KDA_SHARED_OR_SKIP(shared);
+  const std::filesystem::path folder = shared / "demo-model" / "checkpoint";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no demo model in the shared data";
+  const SafeTensorsModel model = SafeTensorsModel::open(folder);
+  const SafeTensor* embedding = model.find("model.embed_tokens.weight");
+  ASSERT_NE(embedding, nullptr);
+  ASSERT_EQ(embedding->shape.size(), 2U);
+  const Json config = read_json_file(folder / "config.json");
+  EXPECT_EQ(embedding->shape[0], config.at("vocab_size"));
+  EXPECT_EQ(embedding->shape[1], config.at("hidden_size"));
 }
 
 TEST(SafeTensorsModel, OpensTheFilesThatTheIndexNames) {
