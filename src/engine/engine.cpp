@@ -5,6 +5,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "engine/sequence_impl.h"
+#include "formats/gguf.h"
 #include "formats/hub.h"
 
 namespace kda {
@@ -40,7 +41,31 @@ Engine::Impl::Impl(std::unique_ptr<Checkpoint> opened, const EngineOptions& give
       kernels(select_kernels(options.isa.c_str())),
       pool(checked_threads(options.threads)),
       model(checkpoint->config(), checkpoint->weights()),
-      warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {}
+      warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {
+  open_tokenizer();
+}
+
+void Engine::Impl::open_tokenizer() {
+  const ModelLocation& location = checkpoint->location();
+  const bool has_vocabulary = location.kind == ModelKind::kGguf
+                                  ? checkpoint->gguf()->main().find("tokenizer.ggml.tokens") != nullptr
+                                  : std::filesystem::exists(location.path / "tiktoken.model");
+  if (!has_vocabulary) {
+    no_tokenizer = location.kind == ModelKind::kGguf ? "the file has no tokenizer.ggml.tokens"
+                                                     : "the folder has no tiktoken.model";
+    return;
+  }
+  try {
+    Vocabulary vocabulary = location.kind == ModelKind::kGguf
+                                ? read_gguf_vocabulary(checkpoint->gguf()->main(), config().vocab_size)
+                                : read_folder_vocabulary(location.path.string(), config().vocab_size);
+    warnings.insert(warnings.end(), vocabulary.notes.begin(), vocabulary.notes.end());
+    tokenizer.emplace(std::move(vocabulary));
+  } catch (const Error& e) {
+    no_tokenizer = e.what();
+    warnings.push_back(fmt::format("the vocabulary cannot be used, only token ids can be fed: {}", e.what()));
+  }
+}
 
 RunMemory::RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineOptions& options,
                      const ModelConfig& config, int64_t context, Arena& arena)
@@ -61,6 +86,13 @@ std::unique_ptr<Engine> Engine::open(const std::string& model, const EngineOptio
 
 const ModelConfig& Engine::config() const noexcept { return impl_->config(); }
 const Checkpoint& Engine::checkpoint() const noexcept { return *impl_->checkpoint; }
+bool Engine::has_tokenizer() const noexcept { return impl_->tokenizer.has_value(); }
+const Tokenizer& Engine::tokenizer() const {
+  if (!impl_->tokenizer) {
+    fail(ErrorCode::kNotFound, "model: it cannot read or write text: {}", impl_->no_tokenizer);
+  }
+  return *impl_->tokenizer;
+}
 int Engine::n_threads() const noexcept { return impl_->pool.n_threads(); }
 std::string_view Engine::isa() const noexcept { return impl_->kernels.name; }
 std::span<const std::string> Engine::warnings() const noexcept { return impl_->warnings; }

@@ -21,7 +21,7 @@ class TensorSink;
 
 struct EngineOptions {
   int threads = 0;                 // 0: one for each processor this process may use
-  std::string isa;                 // "", "auto", "scalar", "avx2"
+  std::string isa = {};            // "", "auto", "scalar", "avx2"
   int64_t batch_tokens = 512;      // most tokens that go through the layers together
   bool exact_activations = false;  // fp32 activations for quantised weights too
 };

@@ -14,6 +14,7 @@
 #include "ops/cpu_ops.h"
 #include "state/sequence_state.h"
 #include "state/snapshots.h"
+#include "tokenizer/tokenizer.h"
 #include "weights/checkpoint.h"
 
 namespace kda {
@@ -31,6 +32,8 @@ struct RunMemory {
 
 struct Engine::Impl {
   Impl(std::unique_ptr<Checkpoint> checkpoint, const EngineOptions& options);
+  /// A model without a vocabulary, or with one that cannot be used, still runs on token ids.
+  void open_tokenizer();
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return checkpoint->config(); }
   [[nodiscard]] RunMemory lay_out(int64_t context, Arena& arena) const {
@@ -42,6 +45,8 @@ struct Engine::Impl {
   const KernelTable& kernels;
   mutable ThreadPool pool;  // one sequence is run at a time
   Model model;
+  std::optional<Tokenizer> tokenizer;
+  std::string no_tokenizer;  // why there is none
   std::vector<std::string> warnings;
 };
 

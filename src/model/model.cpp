@@ -29,7 +29,9 @@ Workspace::Workspace(const ModelConfig& config, int64_t n, Arena& arena)
       kda(take_turn<KdaScratch>(arena, config, n)),
       mla(take_turn<MlaScratch>(arena, config, n)),
       dense(take_turn<DenseFfnScratch>(arena, config.intermediate_size, n)),
-      moe(take_turn<MoeScratch>(arena, config, n)) {}
+      moe(take_turn<MoeScratch>(arena, config, n)) {
+  arena.skip_to_peak();
+}
 
 OpsLimits ops_limits(const ModelConfig& c) noexcept {
   return {.max_cols = std::max({c.hidden_size, c.kda_width(), c.kda_head_dim, c.n_heads * c.v_head_dim, c.q_lora_rank,

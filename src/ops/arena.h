@@ -35,9 +35,11 @@ class Arena {
     return reinterpret_cast<T*>(base_ + begin);
   }
 
-  /// For memory that is used by turns: rewind(position) gives back everything taken since.
+  /// For memory that is used by turns: rewind(position) lets the next user begin where an earlier one did, and
+  /// skip_to_peak() goes behind all of them.
   [[nodiscard]] size_t position() const noexcept { return used_bytes_; }
   void rewind(size_t position) noexcept { used_bytes_ = position; }
+  void skip_to_peak() noexcept { used_bytes_ = peak_bytes_; }
   [[nodiscard]] size_t peak_bytes() const noexcept { return peak_bytes_; }
 
  private:

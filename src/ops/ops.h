@@ -121,8 +121,8 @@ struct MlaAttendOp {
 
 /// Choice of experts; E experts, k used.
 struct RouteOp {
-  MatView scores;               // [T, E] logits; becomes sigmoids
-  std::span<const float> bias;  // [E], for the choice only
+  MatView scores = {};               // [T, E] logits; becomes sigmoids
+  std::span<const float> bias = {};  // [E], for the choice only
   int64_t n_groups = 1;
   int64_t n_groups_used = 1;
   int64_t n_used = 0;
