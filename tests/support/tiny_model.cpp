@@ -342,14 +342,20 @@ void add_metadata(const TinyModel& model, const TinyGgufOptions& o, GgufWriter& 
 
 }  // namespace
 
-std::vector<std::byte> encode(TensorType type, const std::vector<float>& values, int64_t /*cols*/) {
+std::vector<std::byte> encode(TensorType type, const std::vector<float>& values, int64_t cols) {
   if (type == TensorType::kF32) return to_bytes(values.data(), values.size() * sizeof(float));
   if (type == TensorType::kF16 || type == TensorType::kBF16) {
     std::vector<uint16_t> halves;
     for (const float x : values) halves.push_back(type == TensorType::kF16 ? float_to_f16(x) : float_to_bf16(x));
     return to_bytes(halves.data(), halves.size() * sizeof(uint16_t));
   }
-  throw std::runtime_error("cannot write this type");
+  if (!can_quantize(type)) throw std::runtime_error("cannot write this type");
+  const int64_t rows = static_cast<int64_t>(values.size()) / cols;
+  std::vector<std::byte> bytes(static_cast<size_t>(rows * row_bytes(type, cols)));
+  for (int64_t r = 0; r < rows; ++r) {
+    quantize_row(type, values.data() + r * cols, bytes.data() + r * row_bytes(type, cols), cols);
+  }
+  return bytes;
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<SafeTensorEntry>& entries) {
