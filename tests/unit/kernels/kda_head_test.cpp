@@ -67,10 +67,10 @@ Result run(const KernelTable& kernels, const Head& head, const std::vector<int64
     const auto floats_qk = static_cast<size_t>(n == 0 ? 0 : (n - 1) * head.stride_qk + head.dim_k);
     const auto floats_v = static_cast<size_t>(n == 0 ? 0 : (n - 1) * head.stride_v + head.dim_v);
     const test::GuardedBuffer q(floats_qk * 4), k(floats_qk * 4), g(floats_qk * 4), v(floats_v * 4), o(floats_v * 4);
-    std::memcpy(q.data(), head.q.data() + t * head.stride_qk, q.size_bytes());
-    std::memcpy(k.data(), head.k.data() + t * head.stride_qk, k.size_bytes());
-    std::memcpy(g.data(), head.log_decay.data() + t * head.stride_qk, g.size_bytes());
-    std::memcpy(v.data(), head.v.data() + t * head.stride_v, v.size_bytes());
+    std::copy_n(head.q.data() + t * head.stride_qk, floats_qk, q.as<float>());
+    std::copy_n(head.k.data() + t * head.stride_qk, floats_qk, k.as<float>());
+    std::copy_n(head.log_decay.data() + t * head.stride_qk, floats_qk, g.as<float>());
+    std::copy_n(head.v.data() + t * head.stride_v, floats_v, v.as<float>());
     KdaHeadArgs args;
     args.n_tokens = n;
     args.dim_k = head.dim_k;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
@@ -29,26 +30,62 @@ std::vector<TensorType> weight_types() {
   return types;
 }
 
-// A random matrix that ends at an unreadable page, and what it stands for.
+// A matrix that ends at an unreadable page, and what it stands for.
 struct Weights {
-  Weights(TensorType type_, int64_t rows_, int64_t k_, uint32_t seed)
-      : type(type_), rows(rows_), k(k_), bytes(static_cast<size_t>(rows_ * row_bytes(type_, k_))) {
+  Weights(TensorType type_, int64_t rows_, int64_t k_, uint32_t seed) : Weights(type_, rows_, k_) {
     std::mt19937 random(seed);
-    std::vector<std::byte> zeroed(static_cast<size_t>(row_bytes(type, k)));
-    value.resize(static_cast<size_t>(rows * k));
-    parts.resize(value.size());
+    for (int64_t r = 0; r < rows; ++r) test::fill_random_row(type, k, random, row(r));
+    decode();
+  }
+
+  // Every byte but those of the scales is the same.
+  Weights(TensorType type_, int64_t rows_, int64_t k_, std::byte codes) : Weights(type_, rows_, k_) {
+    std::mt19937 random(1);
+    const TensorTypeInfo& info = type_info(type);
     for (int64_t r = 0; r < rows; ++r) {
-      std::byte* row = bytes.data() + r * row_bytes(type, k);
-      test::fill_random_row(type, k, random, row);
+      test::fill_random_row(type, k, random, row(r));
+      for (int64_t b = 0; b < k / info.block_elements; ++b) {
+        std::byte* block = row(r) + b * info.block_bytes;
+        for (int64_t i = 0; i < info.block_bytes; ++i) {
+          bool is_scale = type == TensorType::kMXFP4 && i == 0;
+          for (const int64_t offset : test::f16_scale_offsets(type)) is_scale |= i == offset || i == offset + 1;
+          if (!is_scale) block[i] = codes;
+        }
+      }
+    }
+    decode();
+  }
+
+  std::byte* row(int64_t r) const { return bytes.data() + r * row_bytes(type, k); }
+
+  TensorType type;
+  int64_t rows;
+  int64_t k;
+  test::GuardedBuffer bytes;
+  std::vector<float> value;   // [rows, k]
+  std::vector<double> parts;  // [rows, k]
+
+ private:
+  Weights(TensorType type_, int64_t rows_, int64_t k_)
+      : type(type_),
+        rows(rows_),
+        k(k_),
+        bytes(static_cast<size_t>(rows_ * row_bytes(type_, k_))),
+        value(static_cast<size_t>(rows_ * k_)),
+        parts(value.size()) {}
+
+  void decode() {
+    const TensorTypeInfo& info = type_info(type);
+    std::vector<std::byte> zeroed(static_cast<size_t>(row_bytes(type, k)));
+    for (int64_t r = 0; r < rows; ++r) {
       float* values = value.data() + r * k;
-      dequantize_row(type, row, values, k);
+      dequantize_row(type, row(r), values, k);
       // With the scale set to zero only the minimum of a block is left: |scale part| + |minimum| bounds what a product
       // adds.
       const auto offsets = test::f16_scale_offsets(type);
       std::vector<float> min(static_cast<size_t>(k));
       if (offsets.size() == 2) {
-        std::memcpy(zeroed.data(), row, zeroed.size());
-        const TensorTypeInfo& info = type_info(type);
+        std::memcpy(zeroed.data(), row(r), zeroed.size());
         for (int64_t b = 0; b < k / info.block_elements; ++b) {
           std::memset(zeroed.data() + b * info.block_bytes + offsets[0], 0, 2);
         }
@@ -60,18 +97,19 @@ struct Weights {
       }
     }
   }
-
-  TensorType type;
-  int64_t rows;
-  int64_t k;
-  test::GuardedBuffer bytes;
-  std::vector<float> value;   // [rows, k]
-  std::vector<double> parts;  // [rows, k]
 };
 
 // Activations in one format; each array ends at an unreadable page. value is what the format stands for.
 struct Activations {
   Activations(const KernelTable& kernels, ActFormat format, int64_t n_, int64_t k_, uint32_t seed)
+      : Activations(kernels, format, n_, k_, [random = std::mt19937(seed)](int64_t) mutable {
+          std::normal_distribution<float> normal;
+          return normal(random) * (random() % 50 == 0 ? 20.0F : 1.0F);
+        }) {}
+
+  // element(i) gives element i of [n, k].
+  Activations(const KernelTable& kernels, ActFormat format, int64_t n_, int64_t k_,
+              std::function<float(int64_t)> element)
       : n(n_),
         k(k_),
         block(format == ActFormat::kQ8Block32 ? 32 : 256),
@@ -80,9 +118,7 @@ struct Activations {
         scales(static_cast<size_t>(n_ * k_ / block * 4)),
         sums(static_cast<size_t>(n_ * (k_ / 16) * 2)),
         value(static_cast<size_t>(n_ * k_)) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    for (int64_t i = 0; i < n * k; ++i) f32.as<float>()[i] = normal(random) * (random() % 50 == 0 ? 20.0F : 1.0F);
+    for (int64_t i = 0; i < n * k; ++i) f32.as<float>()[i] = element(i);
     if (format == ActFormat::kF32) {
       std::copy_n(f32.as<float>(), n * k, value.begin());
       view.f32 = f32.as<float>();
@@ -144,6 +180,37 @@ class MatmulTest : public testing::TestWithParam<Param> {
     return args;
   }
 
+  // [n, rows]
+  static std::vector<float> multiply(const MatmulKernel& product, const Weights& w, const Activations& x) {
+    const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(w.k)));
+    std::vector<float> y(static_cast<size_t>(w.rows * x.n), kUntouched);
+    MatmulArgs args = args_for(w, x, scratch);
+    args.y = y.data();
+    product.fn(args);
+    return y;
+  }
+
+  static void expect_near_double(const MatmulKernel& product, const Weights& w, const Activations& x) {
+    const std::vector<float> y = multiply(product, w, x);
+    // fp32: k products and sums. int8: a block has a product of scales, a conversion, a product and a sum, the minimum
+    // twice those; sums run over the blocks.
+    const bool integer = product.format != ActFormat::kF32;
+    const auto roundings = static_cast<double>(integer ? 2 * (w.k / type_info(w.type).block_elements) + 6 : w.k + 2);
+    for (int64_t i = 0; i < x.n; ++i) {
+      for (int64_t r = 0; r < w.rows; ++r) {
+        double expected = 0;
+        double magnitude = 0;
+        for (int64_t c = 0; c < w.k; ++c) {
+          const double a = x.value[static_cast<size_t>(i * w.k + c)];
+          expected += double{w.value[static_cast<size_t>(r * w.k + c)]} * a;
+          magnitude += w.parts[static_cast<size_t>(r * w.k + c)] * std::abs(a);
+        }
+        EXPECT_NEAR(y[static_cast<size_t>(i * w.rows + r)], expected, roundings * test::kUnit * magnitude)
+            << "k " << w.k << " row " << r << " activation " << i;
+      }
+    }
+  }
+
   const KernelTable* kernels = nullptr;
   TensorType type{};
 };
@@ -156,27 +223,36 @@ TEST_P(MatmulTest, IsWithinTheRoundingOfItsFloatOperations) {
          {block == 1 ? int64_t{7} : unit, unit, 3 * unit, std::max<int64_t>(unit, 2304 / unit * unit)}) {
       const Weights w(type, 7, k, 11);
       const Activations x(*kernels, product.format, 6, k, 12);
-      const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(k)));
-      std::vector<float> y(static_cast<size_t>(w.rows * x.n), kUntouched);
-      MatmulArgs args = args_for(w, x, scratch);
-      args.y = y.data();
-      product.fn(args);
-      // fp32: k products and sums. int8: a block has a product of scales, a conversion, a product and a sum, the
-      // minimum twice those; sums run over the blocks.
-      const bool integer = product.format != ActFormat::kF32;
-      const auto roundings = static_cast<double>(integer ? 2 * (k / block) + 6 : k + 2);
-      for (int64_t i = 0; i < x.n; ++i) {
-        for (int64_t r = 0; r < w.rows; ++r) {
-          double expected = 0;
-          double magnitude = 0;
-          for (int64_t c = 0; c < k; ++c) {
-            const double a = x.value[static_cast<size_t>(i * k + c)];
-            expected += double{w.value[static_cast<size_t>(r * k + c)]} * a;
-            magnitude += w.parts[static_cast<size_t>(r * k + c)] * std::abs(a);
-          }
-          EXPECT_NEAR(y[static_cast<size_t>(i * w.rows + r)], expected, roundings * test::kUnit * magnitude)
-              << "k " << k << " row " << r << " activation " << i;
-        }
+      expect_near_double(product, w, x);
+    }
+  }
+}
+
+// All codes at one end of their range against activations at the ends of theirs: no intermediate may saturate or wrap.
+TEST_P(MatmulTest, HoldsTheLargestSums) {
+  const int64_t k = std::max<int64_t>(type_info(type).block_elements, 256);
+  for (const MatmulKernel& product : products()) {
+    for (const auto codes : {std::byte{0x00}, std::byte{0xFF}, std::byte{0x80}, std::byte{0x7F}, std::byte{0x88}}) {
+      if (type == TensorType::kF32 || type == TensorType::kBF16 || type == TensorType::kIQ1_M) continue;  // all scale
+      const Weights w(type, 3, k, codes);
+      expect_near_double(product, w, Activations(*kernels, product.format, 1, k, [](int64_t) { return 1.0F; }));
+      expect_near_double(product, w, Activations(*kernels, product.format, 1, k, [](int64_t) { return -3.0F; }));
+      expect_near_double(
+          product, w, Activations(*kernels, product.format, 2, k, [](int64_t i) { return i % 2 == 0 ? 2.0F : -2.0F; }));
+    }
+  }
+}
+
+TEST_P(MatmulTest, ANonFiniteActivationShows) {
+  const int64_t k = 3 * std::max<int64_t>(type_info(type).block_elements, 256);
+  for (const MatmulKernel& product : products()) {
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      const Weights w(type, 5, k, 13);
+      const Activations x(*kernels, product.format, 2, k, [=](int64_t i) { return i == k + 300 ? bad : 0.5F; });
+      const std::vector<float> y = multiply(product, w, x);
+      for (size_t r = 0; r < 5; ++r) {
+        EXPECT_TRUE(std::isfinite(y[r]));
+        EXPECT_FALSE(std::isfinite(y[5 + r])) << bad;
       }
     }
   }
@@ -242,7 +318,7 @@ TEST_P(MatmulTest, ResultsDoNotDependOnTheirNeighbours) {
   }
 }
 
-TEST_P(MatmulTest, ReadsARowWithoutBlocksOrRowsAsNothing) {
+TEST_P(MatmulTest, NoRowsOrActivationsWriteNothing) {
   for (const MatmulKernel& product : products()) {
     const int64_t k = std::max<int64_t>(type_info(type).block_elements, 256);
     const Weights w(type, 2, k, 31);
