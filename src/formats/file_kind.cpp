@@ -21,7 +21,7 @@ bool looks_like_html(std::string_view text) {
 
 }  // namespace
 
-FileKind find_file_kind(std::span<const std::byte> bytes, size_t size_bytes) noexcept {
+FileKind find_file_kind(std::span<const std::byte> bytes) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 512));
   if (text.starts_with("GGUF")) return FileKind::kGguf;
   for (const std::string_view magic : {"lmgg", "fmgg", "tjgg", "algg"}) {  // 'ggml', 'ggmf', 'ggjt', 'ggla' as u32
@@ -30,7 +30,7 @@ FileKind find_file_kind(std::span<const std::byte> bytes, size_t size_bytes) noe
   if (text.starts_with("version https://git-lfs")) return FileKind::kGitLfsPointer;
   if (text.starts_with("PK\x03\x04")) return FileKind::kZip;
   if (looks_like_html(text)) return FileKind::kHtml;
-  if (text.size() >= 9 && text[8] == '{' && load_le<uint64_t>(bytes.data()) <= size_bytes - 8) {
+  if (text.size() >= 9 && text[8] == '{' && load_le<uint64_t>(bytes.data()) <= bytes.size() - 8) {
     return FileKind::kSafetensors;
   }
   if (text.size() >= 16 && text.find_first_not_of('\0') == std::string_view::npos) return FileKind::kZeros;

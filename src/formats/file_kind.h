@@ -19,8 +19,8 @@ enum class FileKind {
   kOther,
 };
 
-/// `bytes` is the whole file, or its beginning with `size_bytes` telling how long the whole is. Thread-safe.
-[[nodiscard]] FileKind find_file_kind(std::span<const std::byte> bytes, size_t size_bytes) noexcept;
+/// `bytes` is the whole file; only its beginning is read. Thread-safe.
+[[nodiscard]] FileKind find_file_kind(std::span<const std::byte> bytes) noexcept;
 
 /// "a Git LFS pointer, not the file itself: ..."; a phrase that also says what to do. Thread-safe.
 [[nodiscard]] std::string_view describe(FileKind kind) noexcept;

@@ -90,7 +90,7 @@ class GgufParser {
   }
 
   void read_header() {
-    const FileKind kind = find_file_kind(bytes_, bytes_.size());
+    const FileKind kind = find_file_kind(bytes_);
     if (kind != FileKind::kGguf) {
       fail(ErrorCode::kFormat, "gguf: {}: expected a GGUF file, found {}", file_.name_, describe(kind));
     }

@@ -78,7 +78,7 @@ ModelLocation locate_file(fs::path path) {
     if (file_exists(first)) path = first;
   }
   const MappedFile file(path);
-  if (const FileKind kind = find_file_kind(file.bytes(), file.bytes().size()); kind != FileKind::kGguf) {
+  if (const FileKind kind = find_file_kind(file.bytes()); kind != FileKind::kGguf) {
     fail(ErrorCode::kFormat, "{}: expected a GGUF file, found {}", path.string(), describe(kind));
   }
   return {ModelKind::kGguf, path};

@@ -13,8 +13,8 @@ struct ModelLocation {
   std::filesystem::path path;  // the GGUF file (first part of a split set), or the folder
 };
 
-/// Resolves what a user typed: an existing GGUF file; a folder with config.json and safetensors; a folder that holds one
-/// GGUF model, or FOLDER:LABEL of several; or ORG/NAME[:LABEL][@REVISION] in the cache (LLAMA_CACHE, HF_HUB_CACHE,
+/// Resolves what a user typed: an existing GGUF file; a folder with config.json and safetensors; a folder that holds
+/// one GGUF model, or FOLDER:LABEL of several; or ORG/NAME[:LABEL][@REVISION] in the cache (LLAMA_CACHE, HF_HUB_CACHE,
 /// HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; the first that holds
 /// it), where the default label is Q4_K_M, then the first by name. A label is a quantization, other whole words of the
 /// file's name, or the name; case is ignored. `getenv_like` gives the value of a variable or an empty string, so that

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -80,11 +81,14 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(size_t byte, const std::string& last_token, const Json::exception& error) override {
-    std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at ...: syntax error ..."
+    // "[json.exception.parse_error.101] parse error at ...: syntax error ...; last read: '...'"
+    std::string_view what = error.what();
     if (const size_t end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
     if (const size_t end = what.find(": "); end != std::string_view::npos && what.starts_with("parse error at")) {
       what.remove_prefix(end + 2);
     }
+    constexpr size_t kMaxLength = 200;  // the text in it may be as long as the file
+    what = what.substr(0, std::min(what.find("; last read: "), kMaxLength));
     fail(ErrorCode::kFormat, "{}: byte {}: expected JSON, found {}: {}", subject_, byte, quote(last_token), what);
   }
 
@@ -148,7 +152,7 @@ Json parse_json(std::string_view text, const std::string& subject, int max_depth
 
 Json read_json_file(const std::filesystem::path& path, size_t max_bytes) {
   const std::string text = read_text_file(path, max_bytes);
-  const FileKind kind = find_file_kind(std::as_bytes(std::span(text)), text.size());
+  const FileKind kind = find_file_kind(std::as_bytes(std::span(text)));
   if (kind != FileKind::kOther) {
     fail(ErrorCode::kFormat, "{}: expected JSON, found {}", path.string(), describe(kind));
   }

@@ -148,8 +148,7 @@ std::vector<int64_t> widen(std::span<const std::byte> data) {
 std::vector<int64_t> parse_npy_ints(std::span<const std::byte> bytes, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(kMagic)) {
-    fail(ErrorCode::kFormat, "npy: {}: expected a NumPy array file, found {}", name,
-         describe(find_file_kind(bytes, bytes.size())));
+    fail(ErrorCode::kFormat, "npy: {}: expected a NumPy array file, found {}", name, describe(find_file_kind(bytes)));
   }
   const auto expect_bytes = [&](uint64_t n, std::string_view what) {
     if (n > bytes.size()) {

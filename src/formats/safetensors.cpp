@@ -109,7 +109,7 @@ class EntryReader {
     if (!list.is_array()) refuse("{}: expected an array, found {}", key, list.type_name());
     std::vector<uint64_t> out;
     for (const Json& value : list) {
-      if (!value.is_number_unsigned()) refuse("{}: expected integers of 0 or more, found {}", key, value.dump());
+      if (!value.is_number_unsigned()) refuse("{}: expected integers of 0 or more, found {}", key, quote(value.dump()));
       out.push_back(value.get<uint64_t>());
     }
     return out;
@@ -163,8 +163,7 @@ int64_t SafeTensor::n_elements() const noexcept {
 }
 
 SafeTensorsFile SafeTensorsFile::parse(std::span<const std::byte> bytes, std::string name) {
-  if (const FileKind kind = find_file_kind(bytes, bytes.size());
-      kind != FileKind::kSafetensors && kind != FileKind::kOther) {
+  if (const FileKind kind = find_file_kind(bytes); kind != FileKind::kSafetensors && kind != FileKind::kOther) {
     fail(ErrorCode::kFormat, "safetensors: {}: expected a safetensors file, found {}", name, describe(kind));
   }
   if (bytes.size() < kLengthBytes) {

@@ -270,7 +270,7 @@ void dequantize_row(TensorType type, const std::byte* src, float* dst, int64_t n
     case TensorType::kQ2_0:
       return decode_each<BlockQ2_0>(src, dst, n);
     default:
-      KDA_CHECK(!"a weight type");
+      check_failed("a weight type", __FILE__, __LINE__);
   }
 }
 

@@ -104,8 +104,7 @@ int64_t find_non_finite_block(TensorType type, const std::byte* src, int64_t n) 
     case TensorType::kTQ2_0:
       return find_block<BlockTQ2_0, 256>(src, n);
     default:
-      KDA_CHECK(!"a weight type");
-      return -1;
+      check_failed("a weight type", __FILE__, __LINE__);
   }
 }
 

@@ -101,7 +101,7 @@ std::optional<int32_t> read_special(const Json& config, const char* key, Vocabul
 }  // namespace
 
 std::vector<std::string> parse_tiktoken(std::string_view text, const std::string& subject) {
-  const FileKind kind = find_file_kind(std::as_bytes(std::span(text)), text.size());
+  const FileKind kind = find_file_kind(std::as_bytes(std::span(text)));
   if (kind != FileKind::kOther) fail(ErrorCode::kFormat, "{}: this is {}", subject, describe(kind));
   std::vector<std::pair<size_t, std::string>> tokens;
   for (size_t n_lines = 1; !text.empty(); ++n_lines) {

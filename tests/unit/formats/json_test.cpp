@@ -51,6 +51,20 @@ TEST(Json, ErrorsNameTheSubjectAndTheByte) {
   refuses("[1] // comment", {"config.json"});
 }
 
+TEST(Json, ErrorsStayShort) {
+  const std::string long_text(100'000, 'x');
+  for (const std::string& text :
+       {"\"" + long_text, "[\"" + long_text + "\xFF\"]", "1" + std::string(100'000, '0') + "e99",
+        "{\"" + long_text + "\":1,\"" + long_text + "\":1}"}) {
+    try {
+      (void)parse_json(text, "t");
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_LT(std::string_view(error.what()).size(), 500U);
+    }
+  }
+}
+
 TEST(Json, RefusesDuplicateKeys) {
   expect_error(ErrorCode::kFormat, {"t:", "byte 12", "'a'", "twice"},
                [] { (void)parse_json(R"({"a": 1, "a" : 2})", "t"); });
