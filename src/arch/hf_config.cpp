@@ -27,9 +27,10 @@ class Fields {
  public:
   Fields(const Json& object, std::string subject, std::string prefix)
       : object_(object), subject_(std::move(subject)), prefix_(std::move(prefix)) {
-    if (!object_.is_object())
+    if (!object_.is_object()) {
       fail(ErrorCode::kFormat, "{}: {} is {}, expected an object", subject_,
            prefix_.empty() ? "the document" : prefix_.substr(0, prefix_.size() - 1), show(object_));
+    }
   }
 
   [[nodiscard]] const Json* find(const char* key) const {
@@ -80,9 +81,10 @@ class Fields {
   /// Throws kUnsupported when the key's value is anything but null or false.
   void refuse_k3(const char* key) const {
     const Json* value = find(key);
-    if (value != nullptr && *value != Json(false))
+    if (value != nullptr && *value != Json(false)) {
       fail(ErrorCode::kUnsupported, "{}: {}{} is {}: Kimi K3 features are not supported by this version", subject_,
            prefix_, key, show(*value));
+    }
   }
 
  private:
@@ -91,8 +93,9 @@ class Fields {
   }
   [[nodiscard]] int64_t to_integer(const Json& value, const char* key) const {
     constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > kMax))
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > kMax)) {
       wrong_type(key, "an integer", value);
+    }
     return value.get<int64_t>();
   }
 
@@ -103,39 +106,47 @@ class Fields {
 
 void refuse_unsupported(const Fields& f, const std::string& subject) {
   const std::string model_type = f.text_or("model_type", "");
-  if (model_type == "kimi_k3" || f.find("text_config") != nullptr)
+  if (model_type == "kimi_k3" || f.find("text_config") != nullptr) {
     fail(ErrorCode::kUnsupported,
          "{}: model_type is \"{}\": Kimi K3 features are not supported by this version, supported is \"kimi_linear\"",
          subject, model_type);
-  if (model_type != "kimi_linear")
+  }
+  if (model_type != "kimi_linear") {
     fail(ErrorCode::kUnsupported, "{}: model_type is \"{}\", supported by this version is \"kimi_linear\"", subject,
          model_type);
+  }
   if (const Json* architectures = f.find("architectures")) {
     const Json expected = "KimiLinearForCausalLM";
     if (!architectures->is_array() ||
-        std::find(architectures->begin(), architectures->end(), expected) == architectures->end())
+        std::find(architectures->begin(), architectures->end(), expected) == architectures->end()) {
       fail(ErrorCode::kUnsupported, "{}: architectures is {}, supported by this version is [{}]", subject,
            show(*architectures), show(expected));
+    }
   }
   for (const char* key :
        {"gate_lower_bound", "use_full_rank_gate", "mla_use_output_gate", "attn_res_block_size",
-        "routed_expert_hidden_size", "latent_moe_use_norm", "activation_situ_beta", "activation_situ_linear_beta"})
+        "routed_expert_hidden_size", "latent_moe_use_norm", "activation_situ_beta", "activation_situ_linear_beta"}) {
     f.refuse_k3(key);
-  if (const std::string act = f.text_or("hidden_act", "silu"); act != "silu")
+  }
+  if (const std::string act = f.text_or("hidden_act", "silu"); act != "silu") {
     fail(ErrorCode::kUnsupported, "{}: hidden_act is \"{}\", supported by this version is \"silu\"", subject, act);
-  if (const std::string act = f.text_or("moe_router_activation_func", "sigmoid"); act != "sigmoid")
+  }
+  if (const std::string act = f.text_or("moe_router_activation_func", "sigmoid"); act != "sigmoid") {
     fail(ErrorCode::kUnsupported, "{}: moe_router_activation_func is \"{}\", supported by this version is \"sigmoid\"",
          subject, act);
-  if (const Json* scaling = f.find("rope_scaling"))
+  }
+  if (const Json* scaling = f.find("rope_scaling")) {
     fail(ErrorCode::kUnsupported,
          "{}: rope_scaling is {}, expected null: this architecture applies no rotary positions, so there is nothing to "
          "scale; remove the key",
          subject, show(*scaling));
-  if (const int64_t n = f.integer_or("num_nextn_predict_layers", 0); n != 0)
+  }
+  if (const int64_t n = f.integer_or("num_nextn_predict_layers", 0); n != 0) {
     fail(ErrorCode::kUnsupported,
          "{}: num_nextn_predict_layers is {}, expected 0: layers that predict several tokens are not supported by this "
          "version",
          subject, n);
+  }
   if (const Json* quantization = f.find("quantization_config")) {
     const bool named = quantization->is_object() && quantization->contains("quant_method");
     fail(ErrorCode::kUnsupported,
@@ -143,8 +154,9 @@ void refuse_unsupported(const Fields& f, const std::string& subject) {
          "unquantised checkpoint or a GGUF file",
          subject, named ? show((*quantization)["quant_method"]) : show(*quantization));
   }
-  if (const float scale = f.number_or("logit_scale", 1.0F); scale != 1.0F)
+  if (const float scale = f.number_or("logit_scale", 1.0F); scale != 1.0F) {
     fail(ErrorCode::kUnsupported, "{}: logit_scale is {}, supported by this version is 1", subject, scale);
+  }
 }
 
 /// Layer kinds from the two explicit lists, which count from 1.
@@ -155,30 +167,34 @@ std::vector<LayerConfig> read_attention_kinds(const Fields& f, int64_t n_layers,
   constexpr AttentionKind kKinds[2] = {AttentionKind::kKda, AttentionKind::kMla};
 
   const auto n_listed = static_cast<int64_t>(lists[0].size() + lists[1].size());
-  if (n_layers < 1 || n_layers > n_listed)
+  if (n_layers < 1 || n_layers > n_listed) {
     fail(ErrorCode::kFormat,
          "{}: num_hidden_layers is {}, but linear_attn_config.kda_layers and full_attn_layers name {} layers", subject,
          n_layers, n_listed);
+  }
   std::vector<std::optional<AttentionKind>> kinds(static_cast<size_t>(n_layers));
   for (int which = 0; which < 2; ++which) {
     for (const int64_t number : lists[which]) {
-      if (number < 1 || number > n_layers)
+      if (number < 1 || number > n_layers) {
         fail(ErrorCode::kFormat, "{}: linear_attn_config.{} names layer {}, expected 1 to {} (layers count from 1)",
              subject, kNames[which], number, n_layers);
+      }
       std::optional<AttentionKind>& kind = kinds[static_cast<size_t>(number - 1)];
-      if (kind.has_value())
+      if (kind.has_value()) {
         fail(ErrorCode::kFormat,
              "{}: layer {} is named twice in linear_attn_config.kda_layers and full_attn_layers, expected once",
              subject, number);
+      }
       kind = kKinds[which];
     }
   }
   std::vector<LayerConfig> layers(kinds.size());
   for (size_t i = 0; i < kinds.size(); ++i) {
-    if (!kinds[i].has_value())
+    if (!kinds[i].has_value()) {
       fail(ErrorCode::kFormat,
            "{}: layer {} is neither in linear_attn_config.kda_layers nor in full_attn_layers, expected in one of them",
            subject, i + 1);
+    }
     layers[i].attention = *kinds[i];
   }
   return layers;
@@ -195,15 +211,17 @@ void read_kda(const Fields& f, ModelConfig& c) {
 
 void read_mla(const Fields& f, const std::string& subject, ModelConfig& c) {
   if (c.count(AttentionKind::kMla) == 0) return;
-  if (!f.boolean_or("mla_use_nope", false))
+  if (!f.boolean_or("mla_use_nope", false)) {
     fail(ErrorCode::kUnsupported,
          "{}: mla_use_nope is {}, expected true: rotary positions (RoPE) in the attention layers are not supported by "
          "this version",
          subject, f.find("mla_use_nope") == nullptr ? "missing (false by default)" : "false");
+  }
   c.n_heads = f.integer("num_attention_heads");
-  if (const int64_t n = f.integer_or("num_key_value_heads", c.n_heads); n != c.n_heads)
+  if (const int64_t n = f.integer_or("num_key_value_heads", c.n_heads); n != c.n_heads) {
     fail(ErrorCode::kUnsupported,
          "{}: num_key_value_heads is {}, supported by this version is num_attention_heads ({})", subject, n, c.n_heads);
+  }
   c.q_lora_rank = f.integer_or("q_lora_rank", 0);
   c.kv_lora_rank = f.integer("kv_lora_rank");
   c.qk_nope_head_dim = f.integer("qk_nope_head_dim");

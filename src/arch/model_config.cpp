@@ -24,13 +24,15 @@ class Checker {
   explicit Checker(const std::string& subject) : subject_(subject) {}
 
   void in_range(const char* field, int64_t value, int64_t low, int64_t high) const {
-    if (value < low || value > high)
+    if (value < low || value > high) {
       fail(ErrorCode::kFormat, "{}: {} is {}, expected {} to {}", subject_, field, value, low, high);
+    }
   }
   void finite(const char* field, float value, bool zero_allowed) const {
-    if (!std::isfinite(value) || value < 0 || (value == 0 && !zero_allowed))
+    if (!std::isfinite(value) || value < 0 || (value == 0 && !zero_allowed)) {
       fail(ErrorCode::kFormat, "{}: {} is {}, expected a finite number {} 0", subject_, field, value,
            zero_allowed ? ">=" : ">");
+    }
   }
   /// Both factors are positive.
   void product(const char* what, int64_t a, int64_t b, int64_t limit) const {
@@ -66,20 +68,24 @@ void validate_moe(const ModelConfig& c, const std::string& subject, const Checke
   check.in_range("number of experts used", c.n_experts_used, 1, c.n_experts);
   check.in_range("expert feed-forward length", c.moe_intermediate_size, 1, kMaxWidth);
   check.in_range("number of shared experts", c.n_shared_experts, 0, kMaxExperts);
-  if (c.n_shared_experts > 0)
+  if (c.n_shared_experts > 0) {
     check.product("feed-forward length of the shared experts", c.n_shared_experts, c.moe_intermediate_size, kMaxWidth);
+  }
   check.in_range("number of expert groups", c.n_expert_groups, 1, c.n_experts);
   check.in_range("number of expert groups used", c.n_expert_groups_used, 1, c.n_expert_groups);
-  if (c.n_experts % c.n_expert_groups != 0)
+  if (c.n_experts % c.n_expert_groups != 0) {
     fail(ErrorCode::kFormat, "{}: {} experts in {} groups, expected groups of one size", subject, c.n_experts,
          c.n_expert_groups);
+  }
   const int64_t group = c.n_experts / c.n_expert_groups;
   // A group is ranked by the sum of its two best experts.
-  if (c.n_expert_groups > 1 && group < 2)
+  if (c.n_expert_groups > 1 && group < 2) {
     fail(ErrorCode::kFormat, "{}: expert groups hold {} expert, expected at least 2", subject, group);
-  if (c.n_experts_used > group * c.n_expert_groups_used)
+  }
+  if (c.n_experts_used > group * c.n_expert_groups_used) {
     fail(ErrorCode::kFormat, "{}: number of experts used is {}, expected at most {} ({} groups of {})", subject,
          c.n_experts_used, group * c.n_expert_groups_used, c.n_expert_groups_used, group);
+  }
   check.finite("routed scaling factor", c.routed_scaling_factor, false);
 }
 
@@ -101,8 +107,9 @@ void validate(const ModelConfig& c, const std::string& subject) {
   if (c.count(AttentionKind::kMla) > 0) validate_mla(c, check);
   const auto is_moe = [](const LayerConfig& l) { return l.ffn == FfnKind::kMoe; };
   if (std::any_of(c.layers.begin(), c.layers.end(), is_moe)) validate_moe(c, subject, check);
-  if (!std::all_of(c.layers.begin(), c.layers.end(), is_moe))
+  if (!std::all_of(c.layers.begin(), c.layers.end(), is_moe)) {
     check.in_range("feed-forward length", c.intermediate_size, 1, kMaxWidth);
+  }
 }
 
 }  // namespace kda

@@ -176,8 +176,9 @@ constexpr TensorSpec kSchema[] = {
 
 constexpr bool ids_are_indices() {
   size_t i = 0;
-  for (const TensorSpec& spec : kSchema)
+  for (const TensorSpec& spec : kSchema) {
     if (static_cast<size_t>(spec.id) != i++) return false;
+  }
   return i == static_cast<size_t>(Id::kSharedDown) + 1;
 }
 static_assert(ids_are_indices());

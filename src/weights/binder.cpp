@@ -54,9 +54,11 @@ void transpose(const std::byte* src, int64_t rows, int64_t cols, std::byte* dst)
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
     const int64_t r1 = std::min(r0 + kBlock, rows);
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = r0; r < r1; ++r)
+    for (int64_t c = 0; c < cols; ++c) {
+      for (int64_t r = r0; r < r1; ++r) {
         std::memcpy(dst + (c * rows + r) * kSize, src + (r * cols + c) * kSize, sizeof(T));
+      }
+    }
   }
 }
 
@@ -127,15 +129,18 @@ class Binder {
   void check_shape(const FileTensor& tensor, TensorId id) const {
     const std::vector<int64_t> expected = shape_of(id);
     bool fits = same_layout(tensor.shape, expected);
-    if (!fits && tensor_spec(id).transform == TensorTransform::kSplitHeads)  // some files merge heads and rows
+    if (!fits && tensor_spec(id).transform == TensorTransform::kSplitHeads) {  // some files merge heads and rows
       fits = same_layout(tensor.shape, std::vector<int64_t>{expected[0] * expected[1], expected[2]});
+    }
     const int64_t block = tensor.type->block_elements;
-    if (!fits)
+    if (!fits) {
       fail(ErrorCode::kFormat, "{}: tensor {} has shape {}, expected {}", subject_, quote(tensor.name),
            format_shape(tensor.shape, table_.format()), format_shape(expected, table_.format()));
-    if (expected.back() % block != 0)
+    }
+    if (expected.back() % block != 0) {
       fail(ErrorCode::kFormat, "{}: tensor {} of type {} has rows of {}, expected a multiple of {}", subject_,
            quote(tensor.name), tensor.type_name, expected.back(), block);
+    }
     KDA_CHECK(static_cast<int64_t>(tensor.bytes.size()) == row_bytes(tensor.type->type, tensor.n_elements()));
   }
 
@@ -268,8 +273,9 @@ class Binder {
       const QMatView keys = view(kv, h * (nope + config_.v_head_dim), nope, latent);
       const std::byte* src = keys.data;
       if (!plain) {
-        for (int64_t r = 0; r < nope; ++r)
+        for (int64_t r = 0; r < nope; ++r) {
           dequantize_row(type, keys.data + r * keys.row_bytes, decoded.data() + r * latent, latent);
+        }
         src = reinterpret_cast<const std::byte*>(decoded.data());
       }
       std::byte* dst = out.data() + h * head_bytes;
@@ -297,8 +303,9 @@ class Binder {
       w.up = experts(TensorId::kExpertUp);
     }
     w.down = experts(TensorId::kExpertDown);
-    if (needs(TensorId::kSharedGate))
+    if (needs(TensorId::kSharedGate)) {
       w.shared = {matrix(TensorId::kSharedGate), matrix(TensorId::kSharedUp), matrix(TensorId::kSharedDown)};
+    }
     return w;
   }
 
@@ -317,9 +324,10 @@ class Binder {
       const FileTensor* tensor = get(id, e);
       if (tensor == nullptr) continue;
       if (first == nullptr) first = tensor;
-      if (tensor->type != first->type)
+      if (tensor->type != first->type) {
         fail(ErrorCode::kUnsupported, "{}: tensor {} has type {}, expected {} as {} has", subject_, quote(tensor->name),
              tensor->type_name, first->type_name, quote(first->name));
+      }
       data[static_cast<size_t>(e)] = tensor->bytes.data();
     }
     if (first == nullptr) return {};
@@ -330,9 +338,11 @@ class Binder {
   /// soon as one value of the model is not negative, all are taken for A_log.
   void finish_decay_rates() {
     bool raw = !gguf();
-    for (const DecayRate& rate : decay_rates_)
-      if (gguf())
+    for (const DecayRate& rate : decay_rates_) {
+      if (gguf()) {
         raw = raw || std::any_of(rate.values.begin(), rate.values.end(), [](float x) { return !std::signbit(x); });
+      }
+    }
     for (const DecayRate& rate : decay_rates_) {
       for (size_t h = 0; h < rate.values.size(); ++h) {
         float& a = rate.values[h];
@@ -344,9 +354,10 @@ class Binder {
              name_of(TensorId::kDecayRate), found, h, raw ? "a logarithm of at most 88" : "a finite number");
       }
     }
-    if (raw && gguf() && !decay_rates_.empty())
+    if (raw && gguf() && !decay_rates_.empty()) {
       warnings_.push_back(fmt::format("{}: {} holds values that are not negative: taken for A_log, not -exp(A_log)",
                                       subject_, tensor_spec(TensorId::kDecayRate).gguf));
+    }
   }
 
   void set_aside(TensorId id) {
@@ -364,19 +375,23 @@ class Binder {
 
   /// Scales that lie beside quantised weights would be left out of the product: refuse rather than compute nonsense.
   void refuse_side_tensors() const {
-    for (const FileTensor& tensor : table_.tensors())
-      for (const std::string_view ending : {".scale", ".input_scale", "_scale", "_scale_inv", "_packed"})
-        if (tensor.name.ends_with(ending))
+    for (const FileTensor& tensor : table_.tensors()) {
+      for (const std::string_view ending : {".scale", ".input_scale", "_scale", "_scale_inv", "_packed"}) {
+        if (tensor.name.ends_with(ending)) {
           fail(ErrorCode::kUnsupported,
                "{}: tensor {}: weights with separate scale tensors are not supported by this version, use another "
                "quantisation",
                subject_, quote(tensor.name));
+        }
+      }
+    }
   }
 
   void report_unused() const {
     std::vector<std::string> names;
-    for (const FileTensor& tensor : table_.tensors())
+    for (const FileTensor& tensor : table_.tensors()) {
       if (!tensor.known) names.push_back(quote(tensor.name));
+    }
     if (names.empty()) return;
     const size_t shown = std::min(names.size(), kMaxNamesShown);
     const std::string rest = names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";

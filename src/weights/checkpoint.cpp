@@ -24,8 +24,9 @@ constexpr const char* kDefaultTemplate = "default";  // of several named ones
 
 /// chat_template.jinja, or what tokenizer_config.json holds: a template, or a list of named ones.
 std::string read_chat_template(const std::filesystem::path& folder) {
-  if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file))
+  if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file)) {
     return read_text_file(file, kMaxTemplateBytes);
+  }
   const auto file = folder / "tokenizer_config.json";
   if (!std::filesystem::exists(file)) return {};
   const Json config = read_json_file(file);
@@ -33,15 +34,17 @@ std::string read_chat_template(const std::filesystem::path& folder) {
   const Json& found = config["chat_template"];
   if (found.is_null()) return {};
   if (found.is_string()) return found.get<std::string>();
-  if (!found.is_array())
+  if (!found.is_array()) {
     fail(ErrorCode::kFormat, "{}: chat_template is of type {}, expected a string or an array", file.string(),
          found.type_name());
+  }
   for (const Json& entry : found) {
     const bool whole = entry.is_object() && entry.contains("name") && entry.contains("template") &&
                        entry["name"].is_string() && entry["template"].is_string();
-    if (!whole)
+    if (!whole) {
       fail(ErrorCode::kFormat, "{}: chat_template has an element that is not an object of strings name and template",
            file.string());
+    }
     if (entry["name"] == kDefaultTemplate) return entry["template"].get<std::string>();
   }
   return {};
@@ -67,8 +70,9 @@ struct Checkpoint::Impl {
 
   void open_gguf() {
     gguf.emplace(GgufModel::open(location.path));
-    for (const GgufFile& part : gguf->parts())
+    for (const GgufFile& part : gguf->parts()) {
       warnings.insert(warnings.end(), part.warnings().begin(), part.warnings().end());
+    }
     config = read_gguf_config(*gguf, warnings);
     chat_template = std::string(gguf->main().get_string("tokenizer.chat_template").value_or(""));
     table.emplace(*gguf);
@@ -130,15 +134,17 @@ std::vector<std::pair<std::string, std::string>> Checkpoint::metadata() const {
 
 int64_t Checkpoint::mapped_bytes() const noexcept {
   int64_t total = 0;
-  for (const FileTensor& t : impl_->table->tensors())
+  for (const FileTensor& t : impl_->table->tensors()) {
     if (t.used) total += static_cast<int64_t>(t.bytes.size());
+  }
   return total;
 }
 
 int64_t Checkpoint::n_parameters() const noexcept {
   int64_t total = 0;
-  for (const FileTensor& t : impl_->table->tensors())
+  for (const FileTensor& t : impl_->table->tensors()) {
     if (t.used) total += t.n_elements();
+  }
   return total;
 }
 

@@ -59,8 +59,9 @@ std::string to_text(const GgufFile& file, std::string_view key, const GgufValue&
   if (const auto* array = std::get_if<GgufArray>(&value.value)) return to_text(file, key, *array);
   if (const auto* text = std::get_if<std::string_view>(&value.value)) return shorten(*text);
   if (const auto* flag = std::get_if<bool>(&value.value)) return *flag ? "true" : "false";
-  if (const auto* real = std::get_if<double>(&value.value))
+  if (const auto* real = std::get_if<double>(&value.value)) {
     return value.type == GgufType::kFloat32 ? fmt::format("{}", static_cast<float>(*real)) : fmt::format("{}", *real);
+  }
   if (const auto* number = std::get_if<int64_t>(&value.value)) return std::to_string(*number);
   return std::to_string(std::get<uint64_t>(value.value));
 }

@@ -200,6 +200,20 @@ TEST(Checkpoint, FindsNanAndInfinityAndNamesTheRow) {
   expect_error(ErrorCode::kFormat, "model.layers.1.self_attn.o_proj.weight", [&] { checkpoint->check_values(); });
 }
 
+TEST(Checkpoint, FindsScalesThatAreNotFinite) {
+  const TinyModel model;
+  std::vector<std::byte> bytes = test::encode(TensorType::kQ8_0, model.tensors.at("lm_head.weight").values, 64);
+  bytes[7 * 68 + 35] = std::byte{0x7E};  // row of 2 blocks of 34 bytes; the upper half of the second one's scale: NaN
+  const TempFolder folder;
+  const auto checkpoint =
+      open_gguf(model, folder, {.omit = {"output.weight"}, .add_tensors = [&](GgufWriter& w) {
+                                  w.add_tensor("output.weight", TensorType::kQ8_0, {{64, 96}}, bytes);
+                                }});
+  expect_error(ErrorCode::kFormat,
+               "tensor 'output.weight' of type Q8_0 holds NaN or infinity in row 7, elements 32 to 63",
+               [&] { checkpoint->check_values(); });
+}
+
 TEST(Checkpoint, NoticesThatAFileChanged) {
   const TempFolder folder;
   const auto checkpoint = open_folder(TinyModel(), folder);

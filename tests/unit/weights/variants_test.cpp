@@ -216,6 +216,45 @@ TEST(Variants, OfOneLayerHoldTheSameModel) {
   expect_all_variants_same({.n_layers = 1, .mla_layers = {}, .first_moe = 0});
 }
 
+TEST(Variants, OfQuantisedFilesHoldTheSameModel) {
+  const TinyModel model;
+  const TempFolder reference_folder;
+  const auto reference = open_gguf(model, reference_folder, {.matrix_type = TensorType::kQ8_0});
+  EXPECT_EQ(reference->weights().layers[2].mla.k_b.type, TensorType::kQ8_0);
+  EXPECT_EQ(reference->weights().layers[1].moe.gate.type, TensorType::kQ8_0);
+  for (const Variant& variant : variants()) {
+    TinyGgufOptions options = variant.options;
+    if (options.kv_up == KvUp::kUnsplit) continue;  // other rows are quantised
+    options.matrix_type = TensorType::kQ8_0;
+    const TempFolder folder;
+    const auto found = open_gguf(model, folder, options);
+    expect_same(*reference, *found, variant.name);
+    found->check_values();
+  }
+}
+
+TEST(Checkpoint, DecodesQuantisedKeysThatItMustTranspose) {
+  const TinyModel model;
+  const TempFolder folder;
+  const auto checkpoint = open_gguf(model, folder, {.matrix_type = TensorType::kQ8_0, .kv_up = KvUp::kUnsplit});
+  const MlaWeights& mla = checkpoint->weights().layers[2].mla;
+  EXPECT_EQ(mla.k_b.type, TensorType::kF32);
+  EXPECT_EQ(mla.v_b.type, TensorType::kQ8_0);
+  const std::vector<float>& kv = model.tensors.at("model.layers.2.self_attn.kv_b_proj.weight").values;
+  const std::vector<std::byte> bytes = test::encode(TensorType::kQ8_0, kv, 32);
+  std::vector<float> decoded(kv.size());
+  dequantize_row(TensorType::kQ8_0, bytes.data(), decoded.data(), static_cast<int64_t>(kv.size()));
+  const Values values = values_of(*checkpoint);
+  for (size_t h = 0; h < 3; ++h) {
+    for (size_t r = 0; r < 32; ++r) {
+      for (size_t n = 0; n < 32; ++n) {
+        ASSERT_EQ(values.at(fmt::format("2.mla.k_b.{}", h))[r * 32 + n], decoded[(h * 64 + n) * 32 + r]);
+        ASSERT_EQ(values.at(fmt::format("2.mla.v_b.{}", h))[n * 32 + r], decoded[(h * 64 + 32 + n) * 32 + r]);
+      }
+    }
+  }
+}
+
 TEST(Checkpoint, ShowsTheSourceValuesThroughItsViews) {
   const TinyModel model;
   const TempFolder folder;
