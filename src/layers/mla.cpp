@@ -11,22 +11,29 @@
 // One form for any number of tokens, so that a token's result does not depend on how a prompt was cut into batches.
 #include "layers/mla.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kda {
+
+namespace {
+
+int64_t tile_tokens(int64_t max_tokens) { return std::min(max_tokens, kMlaTileTokens); }
+
+}  // namespace
 
 MlaScratch::MlaScratch(const ModelConfig& config, int64_t max_tokens, Arena& arena)
     : q_low(take_matrix(arena, max_tokens, config.q_lora_rank)),
       q(take_matrix(arena, max_tokens, config.n_heads * config.qk_head_dim())),
       kv(take_matrix(arena, max_tokens, config.latent_dim())),
-      q_latent(take_matrix(arena, max_tokens * config.n_heads, config.latent_dim())),
-      ctx(take_matrix(arena, max_tokens * config.n_heads, config.kv_lora_rank)),
+      q_latent(take_matrix(arena, tile_tokens(max_tokens) * config.n_heads, config.latent_dim())),
+      ctx(take_matrix(arena, tile_tokens(max_tokens) * config.n_heads, config.kv_lora_rank)),
       out(take_matrix(arena, max_tokens, config.n_heads * config.v_head_dim)),
       q_low_x(arena, max_tokens, config.q_lora_rank),
-      q_nope_x(arena, max_tokens * config.n_heads, config.qk_nope_head_dim),
-      ctx_x(arena, max_tokens * config.n_heads, config.kv_lora_rank),
+      q_nope_x(arena, tile_tokens(max_tokens) * config.n_heads, config.qk_nope_head_dim),
+      ctx_x(arena, tile_tokens(max_tokens) * config.n_heads, config.kv_lora_rank),
       out_x(arena, max_tokens, config.n_heads * config.v_head_dim),
-      head_rows(arena.take<int32_t>(max_tokens * config.n_heads)),
+      head_rows(arena.take<int32_t>(tile_tokens(max_tokens) * config.n_heads)),
       heads(arena.take<int32_t>(config.n_heads)),
       begin(arena.take<int32_t>(config.n_heads + 1)) {}
 
@@ -36,7 +43,6 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   const MlaWeights& w = weights_;
   const int64_t n = x.f32().rows;
   const int64_t n_heads = c.n_heads;
-  const int64_t nope = c.qk_nope_head_dim;
   const int64_t rope = c.qk_rope_head_dim;
   const int64_t rank = c.kv_lora_rank;
   const MatView q = scratch.q.first_rows(n);
@@ -62,6 +68,25 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   trace.put("mla.latent", rows.columns(0, rank));
   trace.put("mla.k_pe", rows.columns(rank, rope));
 
+  const MatView heads_out = scratch.out.first_rows(n);
+  std::vector<float> all_ctx;  // for the trace
+  for (int64_t begin = 0; begin < n; begin += kMlaTileTokens) {
+    const int64_t n_tile = std::min(kMlaTileTokens, n - begin);
+    attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch, heads_out.rows_from(begin, n_tile));
+    if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
+  }
+  trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
+  scratch.out_x.set(heads_out);
+  const Product output[] = {{&scratch.out_x, w.o, out}};
+  ops.matmul(output);
+}
+
+void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
+                      const MatView& out) const {
+  const ModelConfig& c = config_;
+  const int64_t n = q.rows;
+  const int64_t n_heads = c.n_heads;
+  const int64_t rank = c.kv_lora_rank;
   // Each head's rows go through that head's matrix.
   for (int64_t head = 0; head < n_heads; ++head) {
     scratch.heads[head] = static_cast<int32_t>(head);
@@ -75,12 +100,12 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
                             .x_rows = scratch.head_rows,
                             .y_rows = scratch.head_rows};
 
-  const MatView q_heads = q.split(n_heads);  // [T * H, N + P]
+  const MatView q_heads = q.split(n_heads);  // [U * H, N + P]
   const MatView q_latent = scratch.q_latent.first_rows(n * n_heads);
-  scratch.q_nope_x.set(q_heads.columns(0, nope));
-  const GroupedProduct absorb[] = {{&scratch.q_nope_x, &w.k_b, q_latent.columns(0, rank), &by_head}};
+  scratch.q_nope_x.set(q_heads.columns(0, c.qk_nope_head_dim));
+  const GroupedProduct absorb[] = {{&scratch.q_nope_x, &weights_.k_b, q_latent.columns(0, rank), &by_head}};
   ops.matmul({}, absorb);
-  ops.copy(q_heads.columns(nope, rope), q_latent.columns(rank, rope));
+  ops.copy(q_heads.columns(c.qk_nope_head_dim, c.qk_rope_head_dim), q_latent.columns(rank, c.qk_rope_head_dim));
 
   const MatView ctx = scratch.ctx.first_rows(n * n_heads);
   ops.mla_attend({.n_heads = n_heads,
@@ -90,15 +115,9 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
                   .q = q_latent,
                   .cache = cache,
                   .ctx = ctx});
-  trace.put("mla.ctx", {ctx.data, n, n_heads * rank, n_heads * rank}, n_heads);
-
-  const MatView heads_out = scratch.out.first_rows(n);
   scratch.ctx_x.set(ctx);
-  const GroupedProduct expand[] = {{&scratch.ctx_x, &w.v_b, heads_out.split(n_heads), &by_head}};
+  const GroupedProduct expand[] = {{&scratch.ctx_x, &weights_.v_b, out.split(n_heads), &by_head}};
   ops.matmul({}, expand);
-  scratch.out_x.set(heads_out);
-  const Product output[] = {{&scratch.out_x, w.o, out}};
-  ops.matmul(output);
 }
 
 }  // namespace kda

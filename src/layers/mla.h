@@ -8,18 +8,22 @@
 
 namespace kda {
 
-/// Intermediates of an MLA layer for up to max_tokens tokens.
+/// Tokens that go through the attention itself together. What it works on is large (32 heads of 1,088 floats a token in
+/// the 48B model), so it takes a batch in parts; enough tokens for every thread to have several tasks.
+inline constexpr int64_t kMlaTileTokens = 128;
+
+/// Intermediates of an MLA layer for up to max_tokens tokens. T tokens, U at most kMlaTileTokens.
 struct MlaScratch {
   MlaScratch(const ModelConfig& config, int64_t max_tokens, Arena& arena);
 
   MatView q_low;     // [T, Q], with compressed queries
   MatView q;         // [T, H * (N + P)]
   MatView kv;        // [T, R + P]
-  MatView q_latent;  // [T * H, R + P]
-  MatView ctx;       // [T * H, R]
+  MatView q_latent;  // [U * H, R + P]
+  MatView ctx;       // [U * H, R]
   MatView out;       // [T, H * V]
   Activation q_low_x, q_nope_x, ctx_x, out_x;
-  int32_t* head_rows;  // [H * T]: token * H + head, by head
+  int32_t* head_rows;  // [H * U]: token * H + head, by head
   int32_t* heads;      // [H]
   int32_t* begin;      // [H + 1]
 };
@@ -34,6 +38,11 @@ class MlaLayer {
                const Trace& trace) const;
 
  private:
+  /// From queries [U, H * (N + P)] to heads' outputs [U, H * V]; the tokens' rows of the cache are there. ctx [U * H,
+  /// R] stays in scratch.
+  void attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
+              const MatView& out) const;
+
   const ModelConfig& config_;
   const MlaWeights& weights_;
 };

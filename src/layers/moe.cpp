@@ -9,17 +9,23 @@
 // The bias takes part in the choice only: weights are the plain sigmoids.
 #include "layers/moe.h"
 
+#include <algorithm>
+
 namespace kda {
 
 MoeScratch::MoeScratch(const ModelConfig& config, int64_t max_tokens, Arena& arena)
     : scores(take_matrix(arena, max_tokens, config.n_experts)),
       gate(take_matrix(arena, max_tokens * config.n_experts_used, config.moe_intermediate_size)),
-      up(take_matrix(arena, max_tokens * config.n_experts_used, config.moe_intermediate_size)),
-      down(take_matrix(arena, max_tokens * config.n_experts_used, config.hidden_size)),
+      up(take_matrix(arena, max_tokens * config.n_experts_used,
+                     std::max(config.moe_intermediate_size, config.hidden_size))),
+      down(up),
       shared_out(take_matrix(arena, max_tokens, config.hidden_size)),
       middle_x(arena, max_tokens * config.n_experts_used, config.moe_intermediate_size),
       routing(arena, max_tokens, config.n_experts, config.n_experts_used),
-      shared(config.shared_intermediate_size(), max_tokens, arena) {}
+      shared(config.shared_intermediate_size(), max_tokens, arena) {
+  up.cols = up.stride = config.moe_intermediate_size;
+  down.cols = down.stride = config.hidden_size;
+}
 
 void MoeLayer::forward(Ops& ops, Activation& x, MoeScratch& scratch, const MatView& out, const Trace& trace) const {
   const ModelConfig& c = config_;

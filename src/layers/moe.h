@@ -14,8 +14,8 @@ struct MoeScratch {
   MoeScratch(const ModelConfig& config, int64_t max_tokens, Arena& arena);
 
   MatView scores;    // [T, E]
-  MatView gate, up;  // [T * k, F]
-  MatView down;      // [T * k, D]
+  MatView gate;      // [T * k, F]; becomes the input of down
+  MatView up, down;  // [T * k, F] and [T * k, D], in the same memory: up is done with when down is computed
   MatView shared_out;
   Activation middle_x;
   Routing routing;

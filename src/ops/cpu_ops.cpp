@@ -112,11 +112,12 @@ struct PhaseEntry {
 };
 
 // Rows a task: about 64 KiB of weights, so that taking a task costs nothing beside it, but several tasks a thread.
+// Kernels take rows by 16.
 int64_t rows_a_task(int64_t rows, int64_t row_bytes, int64_t n_matrices, int n_threads) {
-  const int64_t by_size = std::max<int64_t>(16, 65536 / row_bytes);
+  const int64_t by_size = 65536 / row_bytes;
   const int64_t by_threads = rows * n_matrices / (int64_t{4} * n_threads);
-  const int64_t block = std::min(by_size, std::max<int64_t>(8, by_threads));
-  return std::min(rows, (block + 7) / 8 * 8);
+  const int64_t block = std::max<int64_t>(1, std::min(by_size, by_threads));
+  return std::min(rows, (block + 15) / 16 * 16);
 }
 
 }  // namespace
