@@ -43,6 +43,7 @@ Engine::Impl::Impl(std::unique_ptr<Checkpoint> opened, const EngineOptions& give
       model(checkpoint->config(), checkpoint->weights()),
       warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {
   open_tokenizer();
+  open_chat_format();
 }
 
 void Engine::Impl::open_tokenizer() {
@@ -64,6 +65,18 @@ void Engine::Impl::open_tokenizer() {
   } catch (const Error& e) {
     no_tokenizer = e.what();
     warnings.push_back(fmt::format("the vocabulary cannot be used, only token ids can be fed: {}", e.what()));
+  }
+}
+
+void Engine::Impl::open_chat_format() {
+  if (!tokenizer) return;
+  try {
+    chat_format = ChatFormat::create(*tokenizer, checkpoint->chat_template());
+  } catch (const Error& e) {
+    chat_format = ChatFormat::create(*tokenizer, "");
+    warnings.push_back(fmt::format("the model's chat template cannot be used, {}: {}",
+                                   chat_format ? "the built-in format takes its place" : "so it cannot chat",
+                                   e.what()));
   }
 }
 
@@ -93,6 +106,7 @@ const Tokenizer& Engine::tokenizer() const {
   }
   return *impl_->tokenizer;
 }
+const ChatFormat* Engine::chat_format() const noexcept { return impl_->chat_format.get(); }
 int Engine::n_threads() const noexcept { return impl_->pool.n_threads(); }
 std::string_view Engine::isa() const noexcept { return impl_->kernels.name; }
 std::span<const std::string> Engine::warnings() const noexcept { return impl_->warnings; }

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
+#include "chat/chat_format.h"
 #include "engine/engine.h"
 #include "kernels/kernel_table.h"
 #include "model/model.h"
@@ -34,6 +35,7 @@ struct Engine::Impl {
   Impl(std::unique_ptr<Checkpoint> checkpoint, const EngineOptions& options);
   /// A model without a vocabulary, or with one that cannot be used, still runs on token ids.
   void open_tokenizer();
+  void open_chat_format();
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return checkpoint->config(); }
   [[nodiscard]] RunMemory lay_out(int64_t context, Arena& arena) const {
@@ -47,6 +49,7 @@ struct Engine::Impl {
   Model model;
   std::optional<Tokenizer> tokenizer;
   std::string no_tokenizer;  // why there is none
+  std::unique_ptr<ChatFormat> chat_format;
   std::vector<std::string> warnings;
 };
 
