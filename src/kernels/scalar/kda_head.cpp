@@ -13,8 +13,7 @@ namespace kda::scalar {
 
 namespace {
 
-// S *= exp(log_decay), in strips of columns so that the exponentials of a strip are formed once and fit in registers'
-// reach whatever dim_k is.
+// S *= exp(log_decay), in strips of columns: each exponential is formed once, whatever dim_k is.
 void decay_state(const KdaHeadArgs& args, const float* log_decay) {
   constexpr int64_t kStrip = 128;
   float decay[kStrip];
