@@ -14,11 +14,11 @@
 
 namespace kda {
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode) : path_(std::move(path)) {
   static std::atomic<uint32_t> counter{0};
   temporary_ = path_;
   temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd_ < 0) fail_with_errno("cannot create");
 }
 

@@ -11,8 +11,8 @@ namespace kda {
 /// before that removes it.
 class AtomicFile {
  public:
-  /// Throws Error(kIo) when the temporary file cannot be made.
-  explicit AtomicFile(std::filesystem::path path);
+  /// mode: permissions, cut by the umask. Throws Error(kIo) when the temporary file cannot be made.
+  explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -152,13 +152,23 @@ void Checkpoint::check_unchanged() const {
   for (const MappedFile& file : impl_->files()) file.check_unchanged();
 }
 
-void Checkpoint::check_values() const {
+void Checkpoint::check_values(const std::function<bool(int64_t, int64_t)>& progress) const {
+  constexpr int64_t kReportBytes = int64_t{16} << 20;
+  int64_t total = 0;
+  for (const FileTensor& t : impl_->table->tensors())
+    if (t.used) total += static_cast<int64_t>(t.bytes.size());
+  int64_t done = 0;
+  int64_t reported = 0;
   for (const FileTensor& t : impl_->table->tensors()) {
     if (!t.used) continue;
     const int64_t cols = t.n_cols();
     const int64_t bytes = row_bytes(t.type->type, cols);
     const int64_t n_rows = t.n_elements() / cols;
-    for (int64_t row = 0; row < n_rows; ++row) {
+    for (int64_t row = 0; row < n_rows; ++row, done += bytes) {
+      if (progress && done - reported >= kReportBytes) {
+        reported = done;
+        if (!progress(done, total)) fail(ErrorCode::kInterrupted, "interrupted");
+      }
       const int64_t block = find_non_finite_block(t.type->type, t.bytes.data() + row * bytes, cols);
       if (block < 0) continue;
       const int64_t length = t.type->block_elements;

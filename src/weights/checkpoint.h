@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -107,8 +108,9 @@ class Checkpoint {
   [[nodiscard]] int64_t n_parameters() const noexcept;
   /// Throws Error(kIo) when a file changed since it was opened.
   void check_unchanged() const;
-  /// Reads every weight once; throws Error(kFormat) naming the first tensor and row that hold NaN or infinity.
-  void check_values() const;
+  /// Reads every weight once; throws Error(kFormat) naming the first tensor that holds NaN or infinity, or
+  /// Error(kInterrupted) when progress, asked now and then with bytes done and to do, returns false.
+  void check_values(const std::function<bool(int64_t done, int64_t total)>& progress = {}) const;
 
  private:
   Checkpoint();

@@ -1,0 +1,65 @@
+// The user's terminal: its modes, its size, the signals that concern it, and the reading of a message with editing.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/line_editor.h"
+
+namespace kda::cli {
+
+/// Ctrl-C sets a flag that interrupted() shows; the press after `presses - 1` unanswered ones ends the process at once
+/// with status 130. A SIGINT that was ignored when the program began stays ignored. Call once.
+void install_interrupt_handler(int presses) noexcept;
+[[nodiscard]] bool interrupted() noexcept;
+void clear_interrupt() noexcept;
+
+struct TerminalSize {
+  int columns = 80;
+  int rows = 24;
+};
+[[nodiscard]] TerminalSize terminal_size(int fd) noexcept;
+
+/// True when standard input and output are a terminal that knows cursor movement.
+[[nodiscard]] bool can_edit_lines() noexcept;
+
+/// Terminal mode of standard input while it lives. The mode before comes back at the end, also when a signal ends or
+/// stops the process. One at a time.
+class TerminalMode {
+ public:
+  enum class Kind {
+    kEditing,  // every key as bytes, no echo, no signals
+    kAnswer,   // no echo; Ctrl-C and Ctrl-Z work as signals
+  };
+  explicit TerminalMode(Kind kind) noexcept;
+  ~TerminalMode();
+  TerminalMode(const TerminalMode&) = delete;
+  TerminalMode& operator=(const TerminalMode&) = delete;
+};
+
+/// Reads messages from the terminal. Keeps what was typed ahead.
+class LineReader {
+ public:
+  enum class Result { kLine, kInterrupted, kEnd };
+
+  LineReader(const std::vector<std::string>& history, LineEditor::Completer completer);
+
+  /// Shows the prompt and edits until Enter, Ctrl-C on any line, or Ctrl-D on an empty one. `typed` gets the text.
+  [[nodiscard]] Result read(std::string_view prompt, std::string_view continuation, std::string& typed);
+
+ private:
+  [[nodiscard]] bool next_byte(uint8_t& byte, std::string_view prompt, std::string_view continuation);
+  void show(std::string_view prompt, std::string_view continuation);
+  void show_all(std::string_view prompt, std::string_view continuation);
+  void show_candidates(std::string_view prompt, std::string_view continuation);
+  [[nodiscard]] size_t rows_above_cursor(int columns) const;
+
+  LineEditor editor_;
+  std::deque<uint8_t> input_;
+  std::vector<int> shown_widths_;  // of the rows on the screen, down to the cursor's
+  int shown_columns_ = 80;
+};
+
+}  // namespace kda::cli
