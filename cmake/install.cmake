@@ -4,10 +4,10 @@ set(folders base quant formats arch weights tokenizer kernels ops state layers m
 foreach(folder ${folders})
   list(APPEND objects $<TARGET_OBJECTS:kda_${folder}>)
 endforeach()
-add_library(kda_library STATIC ${objects})
-set_target_properties(kda_library PROPERTIES OUTPUT_NAME kda LINKER_LANGUAGE CXX)
+add_library(kda_static STATIC ${objects})
+set_target_properties(kda_static PROPERTIES OUTPUT_NAME kda LINKER_LANGUAGE CXX)
 
-install(TARGETS kda kda_library)
+install(TARGETS kda_static)
 foreach(folder ${folders})
   install(DIRECTORY src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kda FILES_MATCHING PATTERN "*.h" PATTERN "scalar" EXCLUDE PATTERN "avx2" EXCLUDE)
 endforeach()

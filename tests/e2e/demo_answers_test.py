@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The demo model's answers to fresh exercises equal those of the float64 reference, answer by answer.
 
-    demo_answers.py KDA SOURCE_DIR [--per-task 12]
+    KDA=PROGRAM demo_answers_test.py [--per-task 12]
 
 Greedy decoding through `kda chat` with one message a line. Prints each task's score; exit status 77 means skipped.
 """
@@ -15,8 +15,6 @@ import tempfile
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("kda")
-    ap.add_argument("source")
     ap.add_argument("--per-task", type=int, default=12)
     args = ap.parse_args()
     try:
@@ -24,10 +22,11 @@ def main():
     except ImportError:
         print("skipped: needs python3-numpy")
         sys.exit(77)
-    model = os.path.join(args.source, "models", "demo")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    model = os.path.join(source, "models", "demo")
     with tempfile.TemporaryDirectory() as folder:
         answers = os.path.join(folder, "answers.json")
-        subprocess.run([sys.executable, os.path.join(args.source, "tools", "demo", "reference_answers.py"), model, answers,
+        subprocess.run([sys.executable, os.path.join(source, "tools", "demo", "reference_answers.py"), model, answers,
                         "--per-task", str(args.per_task)], check=True, stdout=subprocess.DEVNULL,
                        env=dict(os.environ, OPENBLAS_NUM_THREADS="1"))
         with open(answers) as f:
@@ -38,7 +37,7 @@ def main():
         for conversation in task["conversations"]:
             expected = [t["answer"] for t in conversation["turns"]]
             questions = "".join(t["question"] + "\n" for t in conversation["turns"])
-            run = subprocess.run([args.kda, "chat", model, "--temperature", "0", "--max-tokens", "64"], input=questions,
+            run = subprocess.run([os.environ["KDA"], "chat", model, "--temperature", "0", "--max-tokens", "64"], input=questions,
                                  capture_output=True, text=True, timeout=120)
             if run.returncode != 0:
                 sys.exit(f"kda chat ended with {run.returncode}: {run.stderr}")
