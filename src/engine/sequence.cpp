@@ -155,8 +155,8 @@ int64_t Sequence::sync(std::span<const int32_t> ids, std::span<const int64_t> bo
   const auto same = std::ranges::mismatch(ids, tokens()).in1 - ids.begin();
   const bool extends = same == size() && !impl.recurrent_undefined;
   if (!extends || (same == total && impl.logits_position != total)) {
-    impl.snapshots.drop_after(same);
     impl.restore(impl.snapshots.find(same, same == total));
+    impl.snapshots.drop_after(size());  // no snapshot lies behind the present position, whatever is fed next
   }
   const int64_t reused = size();
   if (reused == total) return reused;

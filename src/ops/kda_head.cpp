@@ -59,13 +59,18 @@ void l2_norm(float* x, int64_t n, float eps, float scale) {
 //   exp(-|z|) = 2^n * exp(r), |r| <= ln 2 / 2, with a polynomial of degree 6 for exp(r)
 //   log1p(u) = 2 artanh(s), s = u / (2 + u) <= 1/3, with the series up to s^15
 void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) noexcept {
+  constexpr auto kLargestMagnitude = std::bit_cast<int32_t>(87.0F);  // exp(-87) is still a normal number
+  constexpr int32_t kInfinity = 0x7F800000;
   for (int64_t i = 0; i < n; ++i) {
     const float z = x[i] + bias[i];
-    const float distance = std::fabs(z);
-    const float magnitude =
-        distance < 87.0F ? distance : 87.0F;                 // exp(-87) is still a normal number; NaN comes back below
-    const float scaled = magnitude * -1.44269504F;           // 1 / ln 2
-    const auto whole = static_cast<int32_t>(scaled - 0.5F);  // towards zero: the nearest integer of a negative number
+    // Clamped and compared as integers: floats of one sign are ordered like their bits, and NaN lies beyond infinity.
+    const auto bits = std::bit_cast<int32_t>(z);
+    const int32_t unsigned_bits = bits & 0x7FFFFFFF;
+    const float magnitude = std::bit_cast<float>(unsigned_bits < kLargestMagnitude ? unsigned_bits : kLargestMagnitude);
+    const int32_t keep = ~(bits >> 31) | ((kInfinity - unsigned_bits) >> 31);
+    const auto positive = std::bit_cast<float>(bits & keep);  // max(z, 0), or NaN
+    const float scaled = magnitude * -1.44269504F;            // 1 / ln 2
+    const auto whole = static_cast<int32_t>(scaled - 0.5F);   // towards zero: the nearest integer of a negative number
     const auto whole_float = static_cast<float>(whole);
     // ln 2 in two parts, so that the product with the first is exact
     const float r = (-magnitude - whole_float * 0.693145752F) - whole_float * 1.42860677e-6F;
@@ -87,7 +92,7 @@ void scaled_softplus(const float* x, const float* bias, float a, int64_t n, floa
     series = series * s2 + 1.0F / 5;
     series = series * s2 + 1.0F / 3;
     series = series * s2 + 1.0F;
-    out[i] = a * (std::max(z, 0.0F) + 2.0F * s * series);
+    out[i] = a * (positive + 2.0F * s * series);
   }
 }
 

@@ -172,6 +172,23 @@ TEST_F(SequenceTest, KeptSnapshotsAreComeBackTo) {
   EXPECT_EQ(copy(sequence->logits()), cold(other));
 }
 
+TEST_F(SequenceTest, SnapshotsOfTokensThatWereReplacedAreNotComeBackTo) {
+  const auto ids = some_ids(60);
+  const std::vector<int64_t> borders = {12, 30};
+  const auto sequence = engine_->new_sequence(100);
+  (void)sequence->sync(ids, borders);
+  // Back to 30, whose logits were not kept, so from 12; stopped before the first batch.
+  EXPECT_EQ(error_of([&] {
+              (void)sequence->sync(std::span(ids).first(30), borders, [](int64_t, int64_t) { return false; });
+            }),
+            ErrorCode::kInterrupted);
+  EXPECT_EQ(sequence->size(), 12);
+  sequence->feed(some_ids(25, 6));
+  sequence->keep_snapshot();
+  (void)sequence->sync(ids, borders);
+  EXPECT_EQ(copy(sequence->logits()), cold(ids));
+}
+
 TEST_F(SequenceTest, SyncToNothingClears) {
   const auto sequence = engine_->new_sequence(100);
   sequence->feed(some_ids(20));

@@ -266,14 +266,15 @@ TEST(ScaledSoftplus, IsWithinAFewRoundingsOfTheFormula) {
 
 TEST(ScaledSoftplus, KeepsInfinityAndNan) {
   const float inf = std::numeric_limits<float>::infinity();
-  const float z[] = {-200, -inf, inf, std::nanf("")};
-  const float zero[4] = {};
-  float actual[4];
-  scaled_softplus(z, zero, 1, 4, actual);
+  const float z[] = {-200, -inf, inf, std::nanf(""), -std::nanf("")};
+  const float zero[5] = {};
+  float actual[5];
+  scaled_softplus(z, zero, 1, 5, actual);
   EXPECT_LT(actual[0], 1e-37F);
   EXPECT_LT(actual[1], 1e-37F);
   EXPECT_EQ(actual[2], inf);
   EXPECT_TRUE(std::isnan(actual[3]));
+  EXPECT_TRUE(std::isnan(actual[4]));
 }
 
 }  // namespace
