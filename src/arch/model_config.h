@@ -74,7 +74,7 @@ struct ModelConfig {
 /// Throws Error(kFormat | kUnsupported) that starts with `subject`. Thread-safe, as all here.
 [[nodiscard]] ModelConfig read_hf_config(const Json& config, const std::string& subject);
 
-/// From the metadata of a GGUF file, every variant of model-spec 5.1 and 5.3; dimensions that metadata leaves out or
+/// From the metadata of a GGUF file, in every variant that writers have made; dimensions left out or
 /// gets wrong are taken from the tensors, and what was assumed is added to `warnings`. The result is validated.
 /// Throws as read_hf_config.
 [[nodiscard]] ModelConfig read_gguf_config(const GgufModel& model, std::vector<std::string>& warnings);
