@@ -76,7 +76,7 @@ KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row, int64_t tok
     __m256i lanes[kT][8];
     for (int r = 0; r < 8; ++r) {
       const std::byte* block = rows.at[r] + b * kBlockBytes;
-      prefetch_block<typename Format::Block, _MM_HINT_T0>(block + 8 * args.w_row_bytes);
+      prefetch_block<typename Format::Block, 1>(block + 8 * args.w_row_bytes);
       const __m256i codes = Format::codes(block);
       for (int t = 0; t < kT; ++t) {
         const __m256i sums = products<Format::kSigned>(codes, a[t]);
@@ -103,7 +103,7 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels32
   for (int64_t b = 0; b < args.k / 32; ++b) {
     const int64_t at = b * kBlockBytes;
     for (int r = 0; r < 8; ++r) {
-      prefetch_block<typename Format::Block, _MM_HINT_T1>(rows.at[r] + at + 16 * args.w_row_bytes);
+      prefetch_block<typename Format::Block, 2>(rows.at[r] + at + 16 * args.w_row_bytes);
     }
     Panel32& panel = panels[b][i];
     __m256i quads[8];
@@ -118,23 +118,25 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels32
 template <typename Format, int kT>
 KDA_INLINE void multiply_block(const Panel32 (&panel)[2], const Acts32 (&acts)[kT], __m256i (&total)[2][kT]) {
   constexpr int kDepth = Format::kDepth;
+  for (int i = 0; i < 2; ++i) {
+    for (int t = 0; t < kT; ++t) total[i][t] = _mm256_setzero_si256();
+  }
+  KDA_UNROLL
   for (int begin = 0; begin < 8; begin += kDepth) {
     __m256i s[2][kT];
-    for (int q = begin; q < begin + kDepth; ++q) {
-      const __m256i w0 = load_256(panel[0].codes[q]);
-      const __m256i w1 = load_256(panel[1].codes[q]);
+    KDA_UNROLL
+    for (int q = 0; q < kDepth; ++q) {
+      const __m256i w[2] = {load_256(panel[0].codes[begin + q]), load_256(panel[1].codes[begin + q])};
       for (int t = 0; t < kT; ++t) {
-        const __m256i a = broadcast_dword(acts[t].codes + 4 * q);
-        const __m256i s0 = products<Format::kSigned>(w0, a);
-        const __m256i s1 = products<Format::kSigned>(w1, a);
-        s[0][t] = q == begin ? s0 : _mm256_add_epi16(s[0][t], s0);
-        s[1][t] = q == begin ? s1 : _mm256_add_epi16(s[1][t], s1);
-      }
-    }
-    for (int i = 0; i < 2; ++i) {
-      for (int t = 0; t < kT; ++t) {
-        const __m256i sum = _mm256_madd_epi16(s[i][t], _mm256_set1_epi16(1));
-        total[i][t] = begin == 0 ? sum : _mm256_add_epi32(total[i][t], sum);
+        const __m256i a = broadcast_dword(acts[t].codes + 4 * (begin + q));
+        for (int i = 0; i < 2; ++i) {
+          const __m256i product = products<Format::kSigned>(w[i], a);
+          s[i][t] = q == 0 ? product : _mm256_add_epi16(s[i][t], product);
+          if (q > 0) keep_order(s[i][t]);
+          if (q + 1 < kDepth) continue;
+          total[i][t] = _mm256_add_epi32(total[i][t], _mm256_madd_epi16(s[i][t], _mm256_set1_epi16(1)));
+          keep_order(total[i][t]);
+        }
       }
     }
   }

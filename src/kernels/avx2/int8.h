@@ -28,10 +28,10 @@ struct Rows {
   }
 };
 
-/// Asks for the block at address, which need not be readable.
-template <typename Block, _mm_hint kHint>
+/// Asks for the block at address, which need not be readable. kLevel: of the cache, 1 or 2.
+template <typename Block, int kLevel>
 KDA_INLINE void prefetch_block(const std::byte* address) {
-  for (size_t i = 0; i < sizeof(Block); i += 64) _mm_prefetch(reinterpret_cast<const char*>(address) + i, kHint);
+  for (size_t i = 0; i < sizeof(Block); i += 64) __builtin_prefetch(address + i, 0, 4 - kLevel);
 }
 
 KDA_INLINE __m256i broadcast_dword(const void* p) {

@@ -11,10 +11,21 @@
 // Kernels keep arrays of registers; they stay in registers only when every helper is inlined.
 #define KDA_INLINE __attribute__((always_inline)) inline
 
+// Before a loop of known length whose index chooses registers: g++ would keep it and move them about.
+#if defined(__clang__)
+#define KDA_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define KDA_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace kda::avx2 {
 namespace {
 
 KDA_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/// Makes the value count as changed, so that g++ neither reorders a sum nor puts it off: it would first form all
+/// products of an unrolled loop, and spill them.
+KDA_INLINE void keep_order(__m256i& v) { asm("" : "+x"(v)); }
 
 /// All bits set in the first n of 8 lanes, 0 <= n <= 8.
 KDA_INLINE __m256i first_lanes(int64_t n) {

@@ -77,7 +77,7 @@ KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row, int64_t tok
     const std::byte* blocks[8];
     for (int r = 0; r < 8; ++r) {
       blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(Block));
-      prefetch_block<Block, _MM_HINT_T0>(blocks[r] + 8 * args.w_row_bytes);
+      prefetch_block<Block, 1>(blocks[r] + 8 * args.w_row_bytes);
     }
     SuperActs acts[kT];
     for (int t = 0; t < kT; ++t) acts[t] = super_acts(args, token + t, b);
@@ -102,29 +102,49 @@ KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row, int64_t tok
 template <typename Format>
 using Panels = SuperPanel<256 / Format::kGroupLength> (*)[2];
 
-/// P and M of two panels and kT tokens.
+/// p[i][t] += sum over kDepth quads of columns, from quad begin on, of scale * code * a. The quads share a scale.
+/// With few quads the weights stay in registers and each sum is finished at once; with many, the 16-bit sums stay
+/// there.
 template <typename Format, int kT>
-KDA_INLINE void multiply_block(const SuperPanel<256 / Format::kGroupLength> (&panel)[2], const SuperActs (&acts)[kT],
-                               __m256i (&p)[2][kT]) {
+KDA_INLINE void add_quads(const SuperPanel<256 / Format::kGroupLength> (&panel)[2], const SuperActs (&acts)[kT],
+                          int begin, __m256i (&p)[2][kT]) {
   constexpr int kDepth = Format::kDepth;
-  for (int i = 0; i < 2; ++i) {
-    for (int t = 0; t < kT; ++t) p[i][t] = _mm256_setzero_si256();
-  }
-  for (int begin = 0; begin < 64; begin += kDepth) {
+  const int group = begin * 4 / Format::kGroupLength;
+  if constexpr (kDepth <= 2) {
+    __m256i w[2][kDepth];
+    for (int i = 0; i < 2; ++i) {
+      for (int q = 0; q < kDepth; ++q) w[i][q] = load_256(panel[i].codes[begin + q]);
+    }
+    for (int t = 0; t < kT; ++t) {
+      __m256i s[2];
+      for (int q = 0; q < kDepth; ++q) {
+        const __m256i a = broadcast_dword(acts[t].codes + 4 * (begin + q));
+        for (int i = 0; i < 2; ++i) {
+          const __m256i product = products<Format::kSigned>(w[i][q], a);
+          s[i] = q == 0 ? product : _mm256_add_epi16(s[i], product);
+        }
+      }
+      for (int i = 0; i < 2; ++i) {
+        p[i][t] = _mm256_add_epi32(p[i][t], _mm256_madd_epi16(s[i], load_256(panel[i].scale[group])));
+        keep_order(p[i][t]);
+      }
+    }
+  } else {
     __m256i s[2][kT];
+    KDA_UNROLL
     for (int q = 0; q < kDepth; ++q) {
-      const __m256i w0 = load_256(panel[0].codes[begin + q]);
-      const __m256i w1 = load_256(panel[1].codes[begin + q]);
+      const __m256i w[2] = {load_256(panel[0].codes[begin + q]), load_256(panel[1].codes[begin + q])};
       for (int t = 0; t < kT; ++t) {
         const __m256i a = broadcast_dword(acts[t].codes + 4 * (begin + q));
-        const __m256i s0 = products<Format::kSigned>(w0, a);
-        const __m256i s1 = products<Format::kSigned>(w1, a);
-        s[0][t] = q == 0 ? s0 : _mm256_add_epi16(s[0][t], s0);
-        s[1][t] = q == 0 ? s1 : _mm256_add_epi16(s[1][t], s1);
+        for (int i = 0; i < 2; ++i) {
+          const __m256i product = products<Format::kSigned>(w[i], a);
+          s[i][t] = q == 0 ? product : _mm256_add_epi16(s[i][t], product);
+          keep_order(s[i][t]);
+        }
       }
     }
     for (int i = 0; i < 2; ++i) {
-      const __m256i scale = load_256(panel[i].scale[begin * 4 / Format::kGroupLength]);
+      const __m256i scale = load_256(panel[i].scale[group]);
       for (int t = 0; t < kT; ++t) p[i][t] = _mm256_add_epi32(p[i][t], _mm256_madd_epi16(s[i][t], scale));
     }
   }
@@ -139,7 +159,10 @@ KDA_INLINE void multiply_panels(const MatmulArgs& args, Panels<Format> panels, i
     SuperActs acts[kT];
     for (int t = 0; t < kT; ++t) acts[t] = super_acts(args, token + t, b);
     __m256i p[2][kT];
-    multiply_block<Format, kT>(panels[b], acts, p);
+    for (int i = 0; i < 2; ++i) {
+      for (int t = 0; t < kT; ++t) p[i][t] = _mm256_setzero_si256();
+    }
+    for (int begin = 0; begin < 64; begin += Format::kDepth) add_quads<Format, kT>(panels[b], acts, begin, p);
     for (int i = 0; i < 2; ++i) {
       const auto& panel = panels[b][i];
       for (int t = 0; t < kT; ++t) {
@@ -166,7 +189,7 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels<F
     const std::byte* blocks[8];
     for (int r = 0; r < 8; ++r) {
       blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(typename Format::Block));
-      prefetch_block<typename Format::Block, _MM_HINT_T1>(blocks[r] + 16 * args.w_row_bytes);
+      prefetch_block<typename Format::Block, 2>(blocks[r] + 16 * args.w_row_bytes);
     }
     Format::unpack(blocks, panels[b][i]);
   }
