@@ -37,8 +37,10 @@ std::string read_prompt(const RunArgs& args) {
     fail(ErrorCode::kUsage, "no prompt: give one as PROMPT or on standard input, or talk with kda chat");
   }
   std::string text = read_input();
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
+  if (text.ends_with('\n')) {
+    text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+  }
   return text;
 }
 
