@@ -60,7 +60,7 @@ class Inspect(ProgramTest):
         self.assertEqual(found["warnings"], [])
 
     def test_memory_grows_with_the_context_only_in_the_cache(self):
-        short, long = (json.loads(self.succeeds("inspect", MODEL, "--json", "--ctx", n))["memory"] for n in ("1000", "2000"))
+        short, long = (json.loads(self.succeeds("inspect", MODEL, "--json", "--ctx", n))["memory"] for n in ("2000", "4000"))
         changed = {k for k in short if short[k] != long[k]}
         self.assertEqual(changed, {"context", "latent_cache_bytes"})
 
