@@ -10,6 +10,7 @@ from support import GREEDY, KDA, MODEL, SECONDS, ProgramTest, environment, kda, 
 
 QUESTION = "What is 27+15?"
 FOREVER = ["--ignore-eos", "--ctx", "4000", "--quiet"]
+SLOWLY = ("--isa", "scalar", "--threads", "1")  # seconds to the end of the context, so that a signal comes before it
 
 
 class Streams(ProgramTest):
@@ -126,8 +127,8 @@ class Ends(ProgramTest):
                                 env=environment(), **kwargs)
 
     def test_ctrl_c_keeps_what_was_printed(self):
-        program = self.start("run", MODEL, QUESTION, *GREEDY, *FOREVER)
-        first = program.stdout.read(1)
+        program = self.start("run", MODEL, QUESTION, *GREEDY, *FOREVER, *SLOWLY)
+        first = program.stdout.read(2)
         program.send_signal(signal.SIGINT)
         rest, errors = program.communicate(timeout=SECONDS)
         self.assertEqual(program.returncode, 130, errors)
@@ -135,7 +136,7 @@ class Ends(ProgramTest):
         self.assertEqual(errors, b"")
 
     def test_ctrl_c_completes_the_json(self):
-        program = self.start("run", MODEL, QUESTION, *GREEDY, "--ignore-eos", "--ctx", "4000", "--verbose", "--json")
+        program = self.start("run", MODEL, QUESTION, *GREEDY, "--ignore-eos", "--ctx", "4000", "--verbose", "--json", *SLOWLY)
         while b"loaded" not in program.stderr.readline():
             pass
         program.send_signal(signal.SIGINT)
