@@ -21,7 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def random_text(kda, model, n):
     """Text of n random tokens (it may tokenise to a few more or less; rates count what was computed)."""
-    ids = " ".join(str(random.Random(1).randrange(1000, 21000)) for _ in range(n))
+    draw = random.Random(1)
+    ids = " ".join(str(draw.randrange(1000, 21000)) for _ in range(n))
     run = subprocess.run([kda, "tokenize", model, "--ids"], input=ids, capture_output=True, text=True, check=True)
     return run.stdout
 
