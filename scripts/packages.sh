@@ -1,6 +1,8 @@
 # Installs Debian packages that are missing. Sourced by the scripts beside it.
 
-say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+say() {
+  if [ -t 2 ]; then printf '\033[1m==> %s\033[0m\n' "$*" >&2; else printf '==> %s\n' "$*" >&2; fi
+}
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 1
