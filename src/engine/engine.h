@@ -39,7 +39,8 @@ struct MemoryPlan {
   [[nodiscard]] int64_t total_anonymous() const noexcept { return weights_owned + kda_state + latent_cache + scratch; }
 };
 
-/// Called between batches of a prompt: tokens done and to do. Return false to stop (feed throws Error(kInterrupted)).
+/// Called between the layers of each batch of a prompt: tokens done (a layer counts as its share of the batch) and to
+/// do. Return false to stop: feed throws Error(kInterrupted), and the batches that were complete stay.
 using FeedProgress = std::function<bool(int64_t done, int64_t total)>;
 
 class Sequence;

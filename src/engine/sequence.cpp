@@ -47,14 +47,14 @@ void Sequence::Impl::check(std::span<const int32_t> ids, int64_t size) const {
   }
 }
 
-void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each,
-                               TensorSink* sink) {
+void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink,
+                               const EachLayer& each_layer) {
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
   RunMemory& run = run_memory;
   recurrent_undefined = true;  // until the batch is through
   try {
-    engine.model.forward(run.ops, run.workspace, state, ids, sink);
+    engine.model.forward(run.ops, run.workspace, state, ids, sink, each_layer);
     if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, run.fresh_logits, each ? nullptr : sink);
     if (!run.ops.all_finite(run.workspace.x.first_rows(n)) || (want_logits && !run.ops.all_finite(run.fresh_logits))) {
       fail(ErrorCode::kFormat,
@@ -86,14 +86,23 @@ void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> 
   const auto total = static_cast<int64_t>(ids.size());
   const int64_t start = state.size();
   const int64_t batch = run_memory.workspace.max_tokens;
-  for (int64_t done = 0; done < total;) {
+  const auto report = [&](int64_t done) {
     if (progress && !progress(done, total)) {
-      fail(ErrorCode::kInterrupted, "stopped after {} of {} tokens", done, total);
+      fail(ErrorCode::kInterrupted, "stopped after {} of {} tokens", state.size() - start, total);
     }
+  };
+  for (int64_t done = 0; done < total;) {
+    report(done);
     int64_t n = std::min(batch, total - done);
     const auto cut = std::ranges::upper_bound(cuts, start + done);
     if (cut != cuts.end()) n = std::min(n, *cut - start - done);
-    run_batch(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), done + n == total, {}, nullptr);
+    // A batch of a large model takes tens of seconds: a layer's share of it counts as that share of its tokens.
+    EachLayer each_layer;
+    if (progress && n > 1) {
+      each_layer = [&](int64_t layers) { report(done + n * layers / engine.config().n_layers()); };
+    }
+    run_batch(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), done + n == total, {}, nullptr,
+              each_layer);
     done += n;
     if (cut != cuts.end() && *cut == start + done) keep_snapshot();
   }
@@ -143,7 +152,7 @@ void Sequence::feed_all_logits(std::span<const int32_t> ids,
   impl_->recover();
   const auto batch = static_cast<size_t>(impl_->run_memory.workspace.max_tokens);
   for (size_t done = 0; done < ids.size(); done += batch) {
-    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink);
+    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink, {});
   }
 }
 

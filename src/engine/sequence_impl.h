@@ -63,8 +63,11 @@ struct Sequence::Impl {
   /// Sends ids through the model in batches that end at `cuts` (increasing, absolute positions), where snapshots are
   /// kept.
   void run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress);
-  /// One batch. want_logits: those of the last token are kept. After an exception the tokens are the ones before.
-  void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink);
+  using EachLayer = std::function<void(int64_t)>;
+  /// One batch. want_logits: those of the last token are kept. each_layer, if any, hears the number of layers done and
+  /// may throw. After an exception the tokens are the ones before.
+  void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink,
+                 const EachLayer& each_layer);
   /// Rebuilds the recurrent state when a failed batch left it undefined.
   void recover();
   void restore(const Snapshot* snapshot);

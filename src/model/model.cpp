@@ -64,7 +64,7 @@ int64_t Model::owned_bytes() const noexcept {
 }
 
 void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids,
-                    TensorSink* sink) const {
+                    TensorSink* sink, const std::function<void(int64_t)>& each_layer) const {
   const auto n = static_cast<int64_t>(ids.size());
   KDA_CHECK(n >= 1 && n <= workspace.max_tokens && state.size() + n <= state.context());
   const MatView x = workspace.x.first_rows(n);
@@ -99,6 +99,7 @@ void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::s
     trace.put("ffn_out", y);
     ops.add(y, x);
     trace.put("out", x);
+    if (each_layer && i + 1 < layers_.size()) each_layer(index + 1);
   }
   state.append(ids);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -44,9 +45,10 @@ class Model {
 
   /// Sends ids through all layers behind the tokens that state holds and appends them to state; the residual stream
   /// stays in workspace.x. At most workspace.max_tokens ids, in range, that fit the context. sink may be nullptr; with
-  /// one, memory is allocated and put() may throw, which leaves the recurrent part of state undefined.
-  void forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids,
-               TensorSink* sink) const;
+  /// one, memory is allocated and put() may throw, which leaves the recurrent part of state undefined. So may
+  /// each_layer, which hears the number of layers done after each but the last.
+  void forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids, TensorSink* sink,
+               const std::function<void(int64_t)>& each_layer = {}) const;
 
   /// Logits after the tokens [first, first + logits.rows) of the last forward().
   void logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const;

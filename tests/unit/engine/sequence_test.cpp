@@ -85,10 +85,25 @@ TEST_F(SequenceTest, ProgressIsToldAndStopsBetweenBatches) {
               });
             }),
             ErrorCode::kInterrupted);
-  EXPECT_EQ(told, (std::vector<int64_t>{0, 16, 32}));
-  EXPECT_EQ(sequence->size(), 32);  // what was computed stays
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 4, 8, 12, 16, 20, 24, 28, 32}));  // four layers a batch of 16
+  EXPECT_EQ(sequence->size(), 32);                                           // what was computed stays
   EXPECT_TRUE(sequence->logits().empty());
   sequence->feed(std::span(ids).subspan(32));
+  EXPECT_EQ(copy(sequence->logits()), cold(ids));
+}
+
+TEST_F(SequenceTest, StopsBetweenLayersAndKeepsTheBatchesBefore) {
+  const auto ids = some_ids(40);
+  const auto sequence = engine_->new_sequence(100);
+  EXPECT_EQ(error_of([&] { sequence->feed(ids, [](int64_t done, int64_t) { return done < 24; }); }),
+            ErrorCode::kInterrupted);
+  EXPECT_EQ(sequence->size(), 16);
+  sequence->feed(std::span(ids).subspan(16));
+  EXPECT_EQ(copy(sequence->logits()), cold(ids));
+  EXPECT_EQ(
+      error_of([&] { (void)sequence->sync(some_ids(70, 2), {}, [](int64_t done, int64_t) { return done < 24; }); }),
+      ErrorCode::kInterrupted);
+  (void)sequence->sync(ids, {});
   EXPECT_EQ(copy(sequence->logits()), cold(ids));
 }
 
