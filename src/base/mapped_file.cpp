@@ -18,7 +18,10 @@ namespace {
 
 int64_t mtime_ns(const struct stat& st) { return int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec; }
 
+void (*call_before_exit)() noexcept = nullptr;
+
 extern "C" void on_bus_error(int) {
+  if (call_before_exit != nullptr) call_before_exit();
   static constexpr char kText[] =
       "kda: error: the model file was truncated or could not be read while in use; put the whole file back and start "
       "again\n";
@@ -82,7 +85,8 @@ void MappedFile::check_unchanged() const {
   }
 }
 
-void install_truncation_guard() noexcept {
+void install_truncation_guard(void (*before_exit)() noexcept) noexcept {
+  call_before_exit = before_exit;
   struct sigaction action {};
   action.sa_handler = on_bus_error;
   ::sigaction(SIGBUS, &action, nullptr);

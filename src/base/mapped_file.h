@@ -36,7 +36,8 @@ class MappedFile {
 };
 
 /// From now on a read past the end of a file that shrank while mapped prints one sentence to stderr and ends the
-/// process with status 1 (SIGBUS). For programs, not for the library: call it once at start.
-void install_truncation_guard() noexcept;
+/// process with status 1 (SIGBUS). before_exit, if any, is called first and must be async-signal-safe. For programs,
+/// not for the library: call it once at start.
+void install_truncation_guard(void (*before_exit)() noexcept = nullptr) noexcept;
 
 }  // namespace kda

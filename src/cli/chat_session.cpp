@@ -107,7 +107,7 @@ bool ChatSession::handle(const std::string& typed) {
     ask(typed);
   } catch (const Error& e) {
     if (!interactive_) throw;
-    say(fmt::format("error: {}", e.what()));
+    say(fmt::format("error: {}", one_line(e.what())));
   }
   return true;
 }

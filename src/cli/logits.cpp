@@ -12,6 +12,7 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "formats/atomic_file.h"
 #include "formats/npy.h"
 #include "layers/tensor_sink.h"
 
@@ -88,6 +89,7 @@ int logits(const LogitsArgs& args) {
       fail(ErrorCode::kUsage, "--cuts: expected rising positions between 1 and {}, found {}", n_ids - 1, borders[i]);
     }
   }
+  { const AtomicFile writable(args.out); }  // a place that cannot be written to is known before the work
   if (!args.dump.empty()) {
     std::error_code error;
     std::filesystem::create_directories(args.dump, error);
@@ -111,7 +113,7 @@ int logits(const LogitsArgs& args) {
           values.insert(values.end(), row.begin(), row.end());
           progress.update(static_cast<int64_t>(values.size()) / vocab, n_ids);
         },
-        sink);
+        sink, [](int64_t, int64_t) { return !interrupted(); });
     begin = end;
   }
   progress.clear();

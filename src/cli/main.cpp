@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "cli/text.h"
 
 namespace {
@@ -22,7 +23,8 @@ void fill_standard_streams() {
 int main(int argc, char** argv) {
   fill_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is seen where it is written to
-  kda::install_truncation_guard();
+  kda::install_truncation_guard(kda::cli::leave_in_order);
+  kda::cli::install_end_handlers();
   kda::cli::use_utf8_locale();
   return kda::cli::run_program(argc, argv);
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/terminal.h"
+#include "cli/text.h"
 
 namespace kda::cli {
 
@@ -57,7 +58,7 @@ std::string json_text(const OrderedJson& json, int indent) {
 
 void write_note(std::string_view line) { static_cast<void>(write_all(STDERR_FILENO, std::string(line) + '\n')); }
 
-void write_warning(std::string_view text) { write_note(fmt::format("kda: warning: {}", text)); }
+void write_warning(std::string_view text) { write_note(fmt::format("kda: warning: {}", one_line(text))); }
 
 std::string faint(std::string_view text) {
   static const bool colours = [] {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/text.h"
 
 namespace kda::cli {
 
@@ -17,7 +18,7 @@ constexpr int kInterruptedStatus = 130;   // 128 + SIGINT, as shells report it
 constexpr int kOutputClosedStatus = 141;  // 128 + SIGPIPE
 
 int report(std::string_view message, int status) {
-  write_note(fmt::format("kda: error: {}", message));
+  write_note(fmt::format("kda: error: {}", one_line(message)));
   return status;
 }
 
@@ -58,6 +59,12 @@ int parse_and_run(int argc, const char* const* argv) {
     write_output(std::string(e.what()) + '\n');
     return 0;
   } catch (const CLI::ParseError& e) {
+    if (root.get_subcommands().empty() && argc > 1) {
+      return report(
+          fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits or version (see kda --help)",
+                      argv[1]),
+          kWrongUse);
+    }
     return report(fmt::format("{} (see {} --help)", e.what(), chosen_name(root)), kWrongUse);
   }
   return action();

@@ -57,6 +57,7 @@ Prompt encode_prompt(const RunArgs& args, const Engine& engine, const std::strin
       fail(ErrorCode::kUsage, "--system needs a chat turn, but {}",
            args.raw ? "--raw asks for plain text" : "this model has no chat format");
     }
+    if (!args.raw) write_warning("this model has no chat format: the prompt is continued as plain text, as with --raw");
     return {tokenizer.encode(text, args.special), {}};
   }
   std::vector<ChatMessage> messages;

@@ -14,6 +14,7 @@
 
 #include "cli/line_layout.h"
 #include "cli/text.h"
+#include "formats/atomic_file.h"
 
 namespace kda::cli {
 
@@ -36,14 +37,14 @@ void restore_mode() noexcept {
 extern "C" void on_interrupt(int) {
   const int saved_errno = errno;
   if (interrupt_presses.fetch_add(1) + 1 >= presses_that_end.load()) {
-    restore_mode();
+    leave_in_order();
     _exit(130);
   }
   errno = saved_errno;
 }
 
 extern "C" void on_end(int signal_number) {
-  restore_mode();
+  leave_in_order();
   std::signal(signal_number, SIG_DFL);
   std::raise(signal_number);
 }
@@ -75,6 +76,17 @@ void install_interrupt_handler(int presses) noexcept {
   set_handler(SIGINT, on_interrupt);
 }
 
+void install_end_handlers() noexcept {
+  for (const int signal_number : {SIGTERM, SIGHUP, SIGQUIT}) set_handler(signal_number, on_end);
+}
+
+void leave_in_order() noexcept {
+  remove_unfinished_files();
+  if (!mode_changed.load()) return;
+  restore_mode();
+  static_cast<void>(!write(STDERR_FILENO, "\n", 1));  // what follows begins on a line of its own
+}
+
 bool interrupted() noexcept { return interrupt_presses.load() > 0; }
 
 void clear_interrupt() noexcept { interrupt_presses = 0; }
@@ -94,9 +106,6 @@ bool can_edit_lines() noexcept {
 TerminalMode::TerminalMode(Kind kind) noexcept {
   if (tcgetattr(STDIN_FILENO, &mode_before) != 0) return;
   static const bool handlers_set = [] {
-    set_handler(SIGTERM, on_end);
-    set_handler(SIGHUP, on_end);
-    set_handler(SIGQUIT, on_end);
     set_handler(SIGWINCH, on_window_change);
     return true;
   }();

@@ -16,6 +16,11 @@ void install_interrupt_handler(int presses) noexcept;
 [[nodiscard]] bool interrupted() noexcept;
 void clear_interrupt() noexcept;
 
+/// SIGTERM, SIGHUP and SIGQUIT leave_in_order() before they end the process. Call once at start.
+void install_end_handlers() noexcept;
+/// Gives the terminal back its mode and removes half-written files. Async-signal-safe.
+void leave_in_order() noexcept;
+
 struct TerminalSize {
   int columns = 80;
   int rows = 24;

@@ -111,6 +111,22 @@ std::string terminal_safe(std::string_view text) {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    if (c.valid && !is_control(c.value)) {
+      out += text.substr(i, c.size);
+    } else {
+      for (size_t k = 0; k < c.size; ++k) {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(text[i + k])));
+      }
+    }
+    i += c.size;
+  }
+  return out;
+}
+
 std::string quote(std::string_view bytes) {
   std::string out = "\"";
   for (size_t i = 0; i < bytes.size();) {

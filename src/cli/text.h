@@ -36,6 +36,9 @@ struct CodePoint {
 /// Text fit for a terminal: control characters (escape sequences among them) other than '\n' and '\t' are left out.
 [[nodiscard]] std::string terminal_safe(std::string_view text);
 
+/// A message as one line: control characters and bytes that are not UTF-8 as \xNN.
+[[nodiscard]] std::string one_line(std::string_view text);
+
 /// Readable and unambiguous: quotes around it; backslash, quote, control characters and invalid bytes escaped.
 [[nodiscard]] std::string quote(std::string_view bytes);
 

@@ -93,7 +93,7 @@ class Sequence {
   /// As feed, and calls each(position, logits [vocab]) for every one of ids in order. sink may be nullptr; otherwise it
   /// receives every intermediate.
   void feed_all_logits(std::span<const int32_t> ids, const std::function<void(int64_t, std::span<const float>)>& each,
-                       TensorSink* sink = nullptr);
+                       TensorSink* sink = nullptr, const FeedProgress& progress = {});
 
   /// Makes the timeline exactly ids: keeps the longest common prefix that a snapshot (or the present state) allows and
   /// feeds the rest. `borders`: positions in ids after which a snapshot is kept. Returns the number of tokens reused.

@@ -146,13 +146,22 @@ void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) 
 }
 
 void Sequence::feed_all_logits(std::span<const int32_t> ids,
-                               const std::function<void(int64_t, std::span<const float>)>& each, TensorSink* sink) {
+                               const std::function<void(int64_t, std::span<const float>)>& each, TensorSink* sink,
+                               const FeedProgress& progress) {
   impl_->check(ids, size());
   impl_->engine.checkpoint->check_unchanged();
   impl_->recover();
   const auto batch = static_cast<size_t>(impl_->run_memory.workspace.max_tokens);
   for (size_t done = 0; done < ids.size(); done += batch) {
-    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink, {});
+    Impl::EachLayer each_layer;
+    if (progress) {
+      each_layer = [&](int64_t) {
+        if (!progress(static_cast<int64_t>(done), static_cast<int64_t>(ids.size()))) {
+          fail(ErrorCode::kInterrupted, "stopped after {} of {} tokens", done, ids.size());
+        }
+      };
+    }
+    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink, each_layer);
   }
 }
 

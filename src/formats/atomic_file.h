@@ -8,10 +8,11 @@
 namespace kda {
 
 /// Writes to a temporary name in the same folder; commit() gives it the final name, and a writer that is destroyed
-/// before that removes it.
+/// before that removes it. A link is followed: what it leads to is replaced.
 class AtomicFile {
  public:
-  /// mode: permissions, cut by the umask. Throws Error(kIo) when the temporary file cannot be made.
+  /// mode: permissions, cut by the umask. Throws Error(kIo) when the temporary file cannot be made or the name belongs to
+  /// something that is not a regular file (a folder, a device).
   explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -28,6 +29,10 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int fd_ = -1;
+  int slot_ = -1;  // in the list that remove_unfinished_files() reads
 };
+
+/// Removes the temporary files of all writers at work. Async-signal-safe: for handlers that end the process.
+void remove_unfinished_files() noexcept;
 
 }  // namespace kda

@@ -162,6 +162,13 @@ class Binder {
     if (tensor == nullptr) return {};
     const std::span<float> floats = memory_.floats(tensor->n_elements());
     to_floats(tensor->type->type, tensor->bytes.data(), floats);
+    // The forward pass notices NaN that reaches its logits; a router's bias only steers a choice. Decay rates have a
+    // check of their own.
+    const auto bad = std::ranges::find_if_not(floats, [](float x) { return std::isfinite(x); });
+    if (bad != floats.end() && id != TensorId::kDecayRate) {
+      fail(ErrorCode::kFormat, "{}: tensor {} holds NaN or infinity at position {}, expected finite numbers", subject_,
+           name_of(id), bad - floats.begin());
+    }
     return floats;
   }
 

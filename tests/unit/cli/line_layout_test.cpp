@@ -69,6 +69,8 @@ TEST(Text, QuoteIsReadableAndUnambiguous) {
   EXPECT_EQ(quote("\u0085"), "\"\\xc2\\x85\"");
 }
 
+TEST(Text, AMessageStaysOneLine) { EXPECT_EQ(one_line("a\x1b[31mb\nc\xff \u00e4"), "a\\x1b[31mb\\x0ac\\xff \u00e4"); }
+
 TEST(Text, TerminalSafeLeavesOutEscapes) { EXPECT_EQ(terminal_safe("a\x1b[31mb\r\n\tc\u009bd\xff"), "a[31mb\n\tcd"); }
 
 TEST(Text, TellsUtf8FromOtherBytes) {

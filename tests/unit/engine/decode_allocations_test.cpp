@@ -11,13 +11,14 @@ namespace {
 std::atomic<int64_t> n_allocations{0};
 }
 
-void* operator new(size_t size) {
+// Not inlined, so that the compiler does not take malloc() and free() for wrong partners of delete and new.
+[[gnu::noinline]] void* operator new(size_t size) {
   n_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace kda {
 namespace {

@@ -180,7 +180,7 @@ TEST(GgufWriter, LeavesNothingBehindWhenItCannotWrite) {
   GgufWriter writer;
   expect_error(ErrorCode::kIo, {"t.gguf", "cannot create"}, [&] { writer.write(folder.path() / "absent" / "t.gguf"); });
   std::filesystem::create_directory(folder.path() / "taken.gguf");
-  expect_error(ErrorCode::kIo, {"taken.gguf", "cannot rename"}, [&] { writer.write(folder.path() / "taken.gguf"); });
+  expect_error(ErrorCode::kIo, {"taken.gguf", "found a folder"}, [&] { writer.write(folder.path() / "taken.gguf"); });
   const std::filesystem::directory_iterator entries(folder.path());
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
 }

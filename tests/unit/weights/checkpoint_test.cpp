@@ -200,6 +200,15 @@ TEST(Checkpoint, FindsNanAndInfinityAndNamesTheRow) {
   expect_error(ErrorCode::kFormat, "model.layers.1.self_attn.o_proj.weight", [&] { checkpoint->check_values(); });
 }
 
+TEST(Checkpoint, RefusesNanInVectorsThatLogitsWouldNotShow) {
+  TinyModel model;
+  model.tensors.at("model.layers.1.block_sparse_moe.gate.e_score_correction_bias").values[3] =
+      std::numeric_limits<float>::quiet_NaN();
+  const TempFolder folder;
+  expect_error(ErrorCode::kFormat, "e_score_correction_bias holds NaN or infinity at position 3",
+               [&] { (void)open_folder(model, folder); });
+}
+
 TEST(Checkpoint, FindsScalesThatAreNotFinite) {
   const TinyModel model;
   std::vector<std::byte> bytes = test::encode(TensorType::kQ8_0, model.tensors.at("lm_head.weight").values, 64);
