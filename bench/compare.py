@@ -23,8 +23,8 @@ def random_text(kda, model, n):
     """Text of n random tokens (it may tokenise to a few more or less; rates count what was computed)."""
     draw = random.Random(1)
     ids = " ".join(str(draw.randrange(1000, 21000)) for _ in range(n))
-    run = subprocess.run([kda, "tokenize", model, "--ids"], input=ids, capture_output=True, text=True, check=True)
-    return run.stdout
+    run = subprocess.run([kda, "tokenize", model, "--ids"], input=ids.encode(), capture_output=True, check=True)
+    return run.stdout.decode(errors="replace")  # random tokens hold halves of characters
 
 
 def ours(a, text):
