@@ -11,8 +11,8 @@ namespace kda {
 /// before that removes it. A link is followed: what it leads to is replaced.
 class AtomicFile {
  public:
-  /// mode: permissions, cut by the umask. Throws Error(kIo) when the temporary file cannot be made or the name belongs to
-  /// something that is not a regular file (a folder, a device).
+  /// mode: permissions, cut by the umask. Throws Error(kIo) when the temporary file cannot be made or the name belongs
+  /// to something that is not a regular file (a folder, a device).
   explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
