@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "arch/model_config.h"
@@ -235,11 +234,7 @@ ChatSession::Outcome ChatSession::answer() {
          prompt.ids.size(), context);
   }
 
-  std::optional<TerminalMode> mode;
-  if (interactive_) {
-    mode.emplace(TerminalMode::Kind::kAnswer);
-    clear_interrupt();
-  }
+  if (interactive_) clear_interrupt();
   Progress progress("reading", interactive_);
   GenerateCallbacks callbacks;
   callbacks.progress = [&](int64_t done, int64_t total) {
@@ -258,7 +253,6 @@ ChatSession::Outcome ChatSession::answer() {
   options.sampling.seed += n_answers_;  // another answer on /retry, the same chat for the same --seed
   Generation g = generate(*sequence_, engine_.tokenizer(), prompt.ids, prompt.borders, options, callbacks);
   progress.clear();
-  mode.reset();
 
   const bool stopped = g.finish_reason == FinishReason::kInterrupted;
   if (stopped && !interactive_) {

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
 
 #include "cli/line_layout.h"
 #include "cli/text.h"
@@ -25,7 +24,8 @@ std::atomic<int> interrupt_presses{0};
 std::atomic<int> presses_that_end{2};
 std::atomic<bool> window_changed{false};
 std::atomic<bool> mode_changed{false};
-termios mode_before;  // written before mode_changed is set
+termios mode_before;  // these two are written before mode_changed is set
+termios mode_keys;
 
 constexpr std::string_view kPasteOn = "\x1b[?2004h";
 constexpr std::string_view kPasteOff = "\x1b[?2004l";
@@ -50,6 +50,34 @@ extern "C" void on_end(int signal_number) {
 }
 
 extern "C" void on_window_change(int) { window_changed.store(true); }
+
+/// The shell gets its terminal back, then the process stops as the signal asks.
+extern "C" void on_stop(int signal_number) {
+  const int saved_errno = errno;
+  restore_mode();
+  struct sigaction before {};
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal_number, &action, &before);
+  std::raise(signal_number);
+  sigset_t pending;
+  sigset_t mask;
+  sigemptyset(&pending);
+  sigaddset(&pending, signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &pending, &mask);  // stops here; goes on after SIGCONT
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  sigaction(signal_number, &before, nullptr);
+  errno = saved_errno;
+}
+
+/// Whatever stopped the process: the shell has changed the mode, and other text may stand on the screen.
+extern "C" void on_continue(int) {
+  const int saved_errno = errno;
+  if (mode_changed.load()) tcsetattr(STDIN_FILENO, TCSANOW, &mode_keys);
+  window_changed.store(true);
+  errno = saved_errno;
+}
 
 void set_handler(int signal_number, void (*handler)(int)) noexcept {
   struct sigaction action {};
@@ -103,23 +131,18 @@ bool can_edit_lines() noexcept {
   return !dumb && isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
 }
 
-TerminalMode::TerminalMode(Kind kind) noexcept {
+TerminalMode::TerminalMode() noexcept {
   if (tcgetattr(STDIN_FILENO, &mode_before) != 0) return;
-  static const bool handlers_set = [] {
-    set_handler(SIGWINCH, on_window_change);
-    return true;
-  }();
-  static_cast<void>(handlers_set);
+  mode_keys = mode_before;
+  mode_keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | IEXTEN);
+  mode_keys.c_iflag &= ~static_cast<tcflag_t>(IXON | ICRNL | INLCR | IGNCR | ISTRIP | BRKINT);
+  mode_keys.c_cc[VMIN] = 1;
+  mode_keys.c_cc[VTIME] = 0;
   mode_changed = true;
-  termios mode = mode_before;
-  mode.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  mode.c_cc[VMIN] = 1;
-  mode.c_cc[VTIME] = 0;
-  if (kind == Kind::kEditing) {
-    mode.c_lflag &= ~static_cast<tcflag_t>(ISIG | IEXTEN);
-    mode.c_iflag &= ~static_cast<tcflag_t>(IXON | ICRNL | INLCR | IGNCR | ISTRIP | BRKINT);
-  }
-  tcsetattr(STDIN_FILENO, TCSADRAIN, &mode);
+  set_handler(SIGWINCH, on_window_change);
+  set_handler(SIGTSTP, on_stop);
+  set_handler(SIGCONT, on_continue);
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &mode_keys);
 }
 
 TerminalMode::~TerminalMode() {
@@ -128,13 +151,23 @@ TerminalMode::~TerminalMode() {
   mode_changed = false;
 }
 
+void TerminalMode::set_signal_keys(bool on) noexcept {
+  if (!mode_changed) return;
+  if (on) {
+    mode_keys.c_lflag |= ISIG;
+  } else {
+    mode_keys.c_lflag &= ~static_cast<tcflag_t>(ISIG);
+  }
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &mode_keys);
+}
+
 LineReader::LineReader(const std::vector<std::string>& history, LineEditor::Completer completer)
     : editor_(history, std::move(completer)) {}
 
 LineReader::Result LineReader::read(std::string_view prompt, std::string_view continuation, std::string& typed) {
   editor_.start();
   shown_widths_.clear();
-  auto mode = std::make_unique<TerminalMode>(TerminalMode::Kind::kEditing);
+  mode_.set_signal_keys(false);
   write_all(kPasteOn);
   show(prompt, continuation);
   Result result = Result::kEnd;
@@ -164,9 +197,7 @@ LineReader::Result LineReader::read(std::string_view prompt, std::string_view co
       case LineEditor::Event::kSuspend:
         write_all(kPasteOff);
         write_all("\r\n");
-        mode.reset();
         std::raise(SIGTSTP);
-        mode = std::make_unique<TerminalMode>(TerminalMode::Kind::kEditing);
         write_all(kPasteOn);
         shown_widths_.clear();
         show(prompt, continuation);
@@ -189,6 +220,7 @@ LineReader::Result LineReader::read(std::string_view prompt, std::string_view co
     }
   }
   write_all(kPasteOff);
+  mode_.set_signal_keys(true);
   return result;
 }
 

@@ -30,21 +30,21 @@ struct TerminalSize {
 /// True when standard input and output are a terminal that knows cursor movement.
 [[nodiscard]] bool can_edit_lines() noexcept;
 
-/// Terminal mode of standard input while it lives. The mode before comes back at the end, also when a signal ends or
-/// stops the process. One at a time.
+/// While it lives, standard input gives every key as a byte, without echo; Ctrl-C and Ctrl-Z work as signals unless
+/// turned off. One mode for the whole chat: in the terminal's own line mode a Ctrl-D or Enter that comes between two
+/// messages would turn into something else. The mode before comes back at the end, also when a signal ends or stops the
+/// process. One at a time.
 class TerminalMode {
  public:
-  enum class Kind {
-    kEditing,  // every key as bytes, no echo, no signals
-    kAnswer,   // no echo; Ctrl-C and Ctrl-Z work as signals
-  };
-  explicit TerminalMode(Kind kind) noexcept;
+  TerminalMode() noexcept;
   ~TerminalMode();
   TerminalMode(const TerminalMode&) = delete;
   TerminalMode& operator=(const TerminalMode&) = delete;
+
+  void set_signal_keys(bool on) noexcept;
 };
 
-/// Reads messages from the terminal. Keeps what was typed ahead.
+/// Reads messages from the terminal, which is in the key mode as long as this lives. Keeps what was typed ahead.
 class LineReader {
  public:
   enum class Result { kLine, kInterrupted, kEnd };
@@ -61,6 +61,7 @@ class LineReader {
   void show_candidates(std::string_view prompt, std::string_view continuation);
   [[nodiscard]] size_t rows_above_cursor(int columns) const;
 
+  TerminalMode mode_;
   LineEditor editor_;
   std::deque<uint8_t> input_;
   std::vector<int> shown_widths_;  // of the rows on the screen, down to the cursor's

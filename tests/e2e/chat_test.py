@@ -63,13 +63,32 @@ class Lines(ProgramTest):
             self.fails(2, "run", copy, "Hi", "--system", "x", says="no chat format")
 
 
+def process_state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+def run_as_job():
+    """Returns in a child that is the terminal's foreground job. The caller waits for it, as a shell would: without one, Ctrl-Z stops nothing."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        return
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+
+
 class Terminal:
     """kda chat on a pseudo-terminal."""
 
-    def __init__(self, *words, columns=80, rows=24, **changes):
+    def __init__(self, *words, columns=80, rows=24, job=False, **changes):
         self.seen = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            if job:
+                run_as_job()
             os.execve(KDA, [KDA, "chat", MODEL, *words], environment(TERM="xterm", LC_ALL="C.UTF-8", **changes))
         self.resize(columns, rows)
 
@@ -103,6 +122,14 @@ class Terminal:
             if not more:
                 raise AssertionError(f"waited for {pattern!r}, saw {plain[-2000:]!r}")
             self.seen += more
+
+    def until(self, holds, seconds=SECONDS):
+        """Reads on until that is true."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it never came true, saw {self.seen[-2000:]!r}")
+            self.seen += self.read(0.01) or ""
 
     def ask(self, text, answer):
         self.type(text + "\r")
@@ -156,6 +183,46 @@ class OnTerminal(ProgramTest):
         t.expect("What is 27")
         t.type("\x03")
         t.expect(r"Ctrl-D or /exit")
+        t.type("\x04")
+        self.assertEqual(t.end(), 0)
+
+    def test_keys_while_a_command_runs_are_not_lost(self):
+        path = os.path.join(self.state, "chat.json")
+        with open(path, "w") as f:
+            f.write('{"format": "other", "padding": [' + "0," * 1_500_000 + "0]}")  # takes a while to read
+        t = self.start()
+        t.type(f"/load {path}\r")
+        t.expect(r"/load .*\n")
+        t.type("//undo\x01\x04\r")  # the line editor's Ctrl-A and Ctrl-D, not the terminal's
+        t.expect(r'expected "kda chat"')
+        t.expect(r"nothing to undo")
+        t.type("\x04")
+        self.assertEqual(t.end(), 0)
+
+    def test_stops_and_goes_on_in_the_middle_of_an_answer(self):
+        t = self.start("--ignore-eos", "--ctx", "100000", job=True)
+        job = os.tcgetpgrp(t.fd)
+        t.type("What is 27+15?\r")
+        t.expect(r"\n42")
+        for stop in ("\x1a", signal.SIGSTOP):
+            if isinstance(stop, str):
+                t.type(stop)
+            else:
+                os.kill(job, stop)
+            t.until(lambda: process_state(job) == "T")
+            mode = termios.tcgetattr(t.fd)
+            self.assertEqual(mode[3] & termios.ICANON != 0, isinstance(stop, str))  # nothing can be done before SIGSTOP
+            mode[3] |= termios.ECHO | termios.ICANON  # as a shell sets it
+            termios.tcsetattr(t.fd, termios.TCSANOW, mode)
+            os.kill(job, signal.SIGCONT)
+            t.until(lambda: not termios.tcgetattr(t.fd)[3] & (termios.ECHO | termios.ICANON))
+        t.type("\x03")
+        t.expect(r"\(stopped\)")
+        t.expect(r">>> $")
+        t.type("\x1a")
+        t.until(lambda: process_state(job) == "T")
+        os.kill(job, signal.SIGCONT)
+        t.expect(r">>> $")
         t.type("\x04")
         self.assertEqual(t.end(), 0)
 
