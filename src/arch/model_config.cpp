@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMaxLayers = int64_t{1} << 16;
 constexpr int64_t kMaxHidden = int64_t{1} << 20;
 constexpr int64_t kMaxWidth = int64_t{1} << 22;  // outputs of one projection
+constexpr int64_t kMaxKdaHeadDim = 4096;         // as the kernels (kMaxKdaDimK)
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxExperts = int64_t{1} << 16;
 constexpr int64_t kMaxContext = int64_t{1} << 40;
@@ -45,7 +46,7 @@ class Checker {
 
 void validate_kda(const ModelConfig& c, const Checker& check) {
   check.in_range("number of KDA heads", c.kda_heads, 1, kMaxWidth);
-  check.in_range("KDA head dimension", c.kda_head_dim, 1, kMaxWidth);
+  check.in_range("KDA head dimension", c.kda_head_dim, 1, kMaxKdaHeadDim);
   check.product("KDA width", c.kda_heads, c.kda_head_dim, kMaxWidth);
   check.in_range("convolution kernel size", c.conv_kernel, 1, kMaxTaps);
 }

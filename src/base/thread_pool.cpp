@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace kda {
@@ -20,7 +21,8 @@ inline void relax() noexcept {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads) {
+ThreadPool::ThreadPool(int n_threads)
+    : n_threads_(n_threads), spins_(n_threads <= available_processors() ? kSpins : 0) {
   KDA_CHECK(n_threads >= 1);
   workers_.reserve(static_cast<size_t>(n_threads - 1));
   for (int i = 1; i < n_threads; ++i) workers_.emplace_back([this, i] { worker(i); });
@@ -43,7 +45,7 @@ void ThreadPool::run_erased(ErasedFn fn, void* context) {
   int spins = 0;
   for (int left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
-    if (++spins < kSpins) {
+    if (++spins < spins_) {
       relax();
     } else {
       running_.wait(left, std::memory_order_acquire);
@@ -56,7 +58,7 @@ void ThreadPool::worker(int thread) {
   while (true) {
     int spins = 0;
     while (phase_.load(std::memory_order_acquire) == seen) {
-      if (++spins < kSpins) {
+      if (++spins < spins_) {
         relax();
       } else {
         phase_.wait(seen, std::memory_order_acquire);

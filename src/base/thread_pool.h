@@ -53,6 +53,7 @@ class ThreadPool {
   void worker(int thread);
 
   int n_threads_;
+  int spins_;  // none where threads have to share a processor
   ErasedFn fn_ = nullptr;
   void* context_ = nullptr;
   std::atomic<uint32_t> phase_{0};  // counts phases; a change wakes the workers

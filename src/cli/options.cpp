@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <random>
 
@@ -15,6 +16,14 @@ namespace {
 
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxBatch = 16384;
+
+/// What is wrong with it; empty: nothing.
+std::string whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return "";
+  return fmt::format("expected a whole number from 0 to {}, found '{}'", std::numeric_limits<uint64_t>::max(), text);
+}
 
 }  // namespace
 
@@ -83,7 +92,7 @@ void add_sampling_options(CLI::App& command, SamplingArgs& args) {
       ->group(group);
   command.add_flag("--ignore-eos", args.generate.ignore_eos, "Go on where the model would end")->group(group);
   command.add_option("--seed", args.seed, "Random seed (default: a new one each time)")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->check(CLI::Validator(whole_number, ""))
       ->type_name("N")
       ->group(group);
   const auto add_float = [&](const char* name, float& value, const char* text) {

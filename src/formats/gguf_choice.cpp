@@ -5,6 +5,7 @@
 #include <map>
 #include <system_error>
 
+#include "base/error.h"
 #include "formats/shard_name.h"
 
 namespace kda {
@@ -87,6 +88,9 @@ bool is_model_file(const std::string& file_name) {
 std::vector<GgufCandidate> list_gguf_models(const fs::path& folder, int max_depth) {
   std::map<std::string, fs::path> found;  // by relative name
   std::error_code error;
+  if (fs::directory_iterator(folder, error); error) {
+    fail(ErrorCode::kIo, "{}: cannot read: {}", folder.string(), error.message());
+  }
   fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     const std::string file_name = it->path().filename().string();

@@ -27,15 +27,19 @@ constexpr int kMaxDepthInCache = 2;     // repositories keep split sets in a sub
 constexpr size_t kMaxRefBytes = 4096;   // a commit hash in practice
 constexpr size_t kMaxListedNames = 20;  // in a message
 
-bool file_exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
+/// Throws when it cannot be told, for example in a folder that may not be entered.
+fs::file_status status_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none && error != std::errc::filename_too_long) {
+    fail(ErrorCode::kIo, "{}: cannot read: {}", path.string(), error.message());
+  }
+  return status;
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
+bool file_exists(const fs::path& path) { return fs::exists(status_of(path)); }
+
+bool is_folder(const fs::path& path) { return fs::is_directory(status_of(path)); }
 
 bool is_partial_name(const fs::path& path) {
   return std::find(std::begin(kPartialExtensions), std::end(kPartialExtensions), path.extension().string()) !=
@@ -249,6 +253,9 @@ fs::path find_snapshot(const fs::path& repository, const HubName& wanted) {
 }  // namespace
 
 ModelLocation locate_model(const std::string& model, std::string (*getenv_like)(const char*)) {
+  if (model.empty()) {
+    fail(ErrorCode::kUsage, "MODEL: expected the name of a file, a folder or a model, found an empty text");
+  }
   const fs::path path(model);
   if (is_folder(path)) return locate_in_folder(path, folder_choice(path, ""));
   std::error_code ignored;

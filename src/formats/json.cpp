@@ -18,6 +18,10 @@ namespace kda {
 
 namespace {
 
+// A value takes up to a hundred bytes of memory for two bytes of text. The largest real file, a tokenizer.json with its
+// merges, has less than half as many.
+constexpr size_t kMaxJsonValues = 2'000'000;
+
 /// Reads characters for the parser and counts them, since the parser tells its handlers no positions.
 class CountingIterator {
  public:
@@ -81,6 +85,9 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(size_t byte, const std::string& last_token, const Json::exception& error) override {
+    if (const FileKind kind = find_file_kind(std::as_bytes(std::span(text_))); kind != FileKind::kOther) {
+      fail(ErrorCode::kFormat, "{}: expected JSON, found {}", subject_, describe(kind));
+    }
     // "[json.exception.parse_error.101] parse error at ...: syntax error ...; last read: '...'"
     std::string_view what = error.what();
     if (const size_t end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
@@ -96,6 +103,10 @@ class Builder : public nlohmann::json_sax<Json> {
   [[nodiscard]] std::ptrdiff_t position() const { return at_ - text_.data(); }
 
   Json* place(Json&& value) {
+    if (++n_values_ > kMaxJsonValues) {
+      fail(ErrorCode::kLimit, "{}: byte {}: expected at most {} values, found more", subject_, position(),
+           kMaxJsonValues);
+    }
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -131,6 +142,7 @@ class Builder : public nlohmann::json_sax<Json> {
   const char* at_;  // behind the last character that the parser took
   const std::string& subject_;
   int max_depth_;
+  size_t n_values_ = 0;
   Json root_;
   std::vector<Json*> open_;  // objects and arrays, outermost first
   Json* member_ = nullptr;   // where the value of the last key goes
@@ -151,12 +163,7 @@ Json parse_json(std::string_view text, const std::string& subject, int max_depth
 }
 
 Json read_json_file(const std::filesystem::path& path, size_t max_bytes) {
-  const std::string text = read_text_file(path, max_bytes);
-  const FileKind kind = find_file_kind(std::as_bytes(std::span(text)));
-  if (kind != FileKind::kOther) {
-    fail(ErrorCode::kFormat, "{}: expected JSON, found {}", path.string(), describe(kind));
-  }
-  return parse_json(text, path.string());
+  return parse_json(read_text_file(path, max_bytes), path.string());
 }
 
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes) {

@@ -13,8 +13,8 @@ using Json = nlohmann::json;
 /// Keeps the order of keys.
 using OrderedJson = nlohmann::ordered_json;
 
-/// Parses UTF-8 JSON with bounded depth; duplicate keys in one object are an error. Throws Error(kFormat) that names
-/// `subject` and the byte at which it went wrong.
+/// Parses UTF-8 JSON with bounded depth and number of values; duplicate keys in one object are an error. Throws
+/// Error(kFormat | kLimit) that names `subject` and the byte at which it went wrong.
 [[nodiscard]] Json parse_json(std::string_view text, const std::string& subject, int max_depth = 64);
 
 /// Reads a whole JSON file, at most max_bytes long. Throws Error(kNotFound | kIo | kLimit | kFormat).

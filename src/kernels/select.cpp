@@ -18,7 +18,7 @@ const KernelTable& select_kernels(const char* name) {
     return scalar_kernels();
   }
   if (std::strcmp(name, "scalar") == 0) return scalar_kernels();
-  fail(ErrorCode::kUnsupported, "isa: '{}' is unknown, expected auto, scalar or avx2", name);
+  fail(ErrorCode::kUsage, "isa: '{}' is unknown, expected auto, scalar or avx2", name);
 }
 
 }  // namespace kda

@@ -5,9 +5,10 @@ import os
 import random
 import shutil
 import struct
+import subprocess
 import tempfile
 
-from support import GREEDY, MODEL, ProgramTest, kda, main
+from support import GREEDY, KDA, MODEL, ProgramTest, environment, kda, main
 
 COMMANDS = (["run", "{}", "Hi"], ["chat", "{}"], ["inspect", "{}"], ["tokenize", "{}", "Hi"])
 
@@ -86,21 +87,30 @@ class Models(ProgramTest):
         config = os.path.join(copy, "config.json")
         with open(config, "rb") as f:
             whole = f.read()
-        for content in (b"", b"{", b"[]", b"{}", b"null", b"[" * 100000, whole.replace(b"kimi_linear", b"llama"),
+        for content in (b"", b"{", b"[]", b"{}", b"null", b"[" * 100000, b"[" + b"0," * 3_000_000 + b"0]",
+                        b"version https://git-lfs.github.com/spec/v1\n", whole.replace(b"kimi_linear", b"llama"),
                         whole.replace(b'"hidden_size": 256', b'"hidden_size": 1e99'),
                         whole.replace(b'"vocab_size": 1024', b'"vocab_size": -1'),
+                        whole.replace(b'"head_dim": 64', b'"head_dim": 8192'),
                         whole.replace(b'"vocab_size": 1024', b'"vocab_size": 99999999999')):
             with open(config, "wb") as f:
                 f.write(content)
             self.refused(copy)
 
     def test_unreadable_folder(self):
-        if os.geteuid() == 0:
-            self.skipTest("root may read everything")
-        copy = self.copy_of_demo()
-        os.chmod(copy, 0)
+        copy, program = self.copy_of_demo(), self.path("kda")
+        shutil.copy(KDA, program)
+        os.chmod(self.folder, 0o755)
         self.addCleanup(os.chmod, copy, 0o700)
-        self.refused(copy)
+        for mode in (0, 0o100, 0o400):  # not even entered; entered but not listed; listed but not entered
+            os.chmod(copy, mode)
+            nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+            result = subprocess.run([program, "run", copy, "Hi", *GREEDY], capture_output=True, env=environment(), **nobody)
+            if mode == 0o100 and not nobody:
+                self.assertEqual(result.returncode, 0)  # the owner may open what he knows the name of
+                continue
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+            self.assertRegex(result.stderr.decode(), r"\Akda: error: [^\n]*model[^\n]*: cannot read: Permission denied\n\Z")
 
     def test_weights_with_nan_are_found(self):
         copy = self.copy_of_demo()
@@ -125,9 +135,10 @@ class Requests(ProgramTest):
 
     def test_wrong_use(self):
         for words in (["--threads", "0"], ["--threads", "-3"], ["--threads", "many"], ["--batch", "0"], ["--ctx", "0"],
-                      ["--temperature", "-1"], ["--temperature", "nan"], ["--top-p", "2"], ["--top-k", "-1"], ["--seed", "x"],
+                      ["--temperature", "-1"], ["--temperature", "nan"], ["--top-p", "2"], ["--top-k", "-1"], ["--seed", "x"], ["--seed", "-1"], ["--seed", "18446744073709551616"],
                       ["--max-tokens", "-1"], ["--unknown"], ["--quiet", "--verbose"], ["--raw", "--system", "x"]):
             self.fails(2, "run", MODEL, "Hi", *words)
+        self.fails(2, "run", "", "Hi", says="empty")
         self.fails(2, "run")
         self.fails(2)
         self.fails(2, "nonsense")
@@ -141,7 +152,7 @@ class Requests(ProgramTest):
         self.fails(1, "run", MODEL, "Hi", "--ctx", str(2**27), says="memory")
 
     def test_unknown_instruction_set(self):
-        self.fails(1, "run", MODEL, "Hi", "--isa", "mmx", says="mmx")
+        self.fails(2, "run", MODEL, "Hi", "--isa", "mmx", says="mmx")
 
     def test_invalid_utf8_is_accepted(self):
         for stdin in (b"\xff\xfe\x80", b"\xc3", b"\x00" * 5):

@@ -116,7 +116,7 @@ class Answers(ProgramTest):
         self.assertEqual(answer["prompt_tokens"] + answer["completion_tokens"], 65, "the last token need not be stored")
 
     def test_isa_comes_from_the_environment_unless_given(self):
-        self.fails(1, "run", MODEL, QUESTION, KDA_ISA="nonsense", says="nonsense")
+        self.fails(2, "run", MODEL, QUESTION, KDA_ISA="nonsense", says="nonsense")
         self.assertEqual(self.succeeds("run", MODEL, QUESTION, *GREEDY, KDA_ISA="scalar"), "42\n")
         self.assertEqual(self.succeeds("run", MODEL, QUESTION, *GREEDY, "--isa", "scalar", KDA_ISA="nonsense"), "42\n")
 

@@ -86,6 +86,15 @@ TEST(Json, RefusesWhatNestsDeeperThanAllowed) {
   expect_error(ErrorCode::kFormat, {"deeper"}, [] { (void)parse_json(std::string(1'000'000, '['), "t"); });
 }
 
+TEST(Json, BoundsTheNumberOfValues) {
+  std::string text = "[";
+  for (int i = 0; i < 2'000'000; ++i) text += "0,";
+  text.back() = ']';
+  expect_error(ErrorCode::kLimit, {"t:", "at most 2000000 values"}, [&] { (void)parse_json(text, "t"); });
+  text.erase(1, 2);
+  EXPECT_EQ(parse_json(text, "t").size(), 1'999'999U);
+}
+
 TEST(Json, ReadsFiles) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_json_file(folder.write("a.json", R"({"a": 1})")), Json({{"a", 1}}));

@@ -23,7 +23,7 @@ TEST(SelectKernels, RefusesAnUnknownName) {
     static_cast<void>(select_kernels("sse9"));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_NE(std::string(error.what()).find("sse9"), std::string::npos);
   }
 }
