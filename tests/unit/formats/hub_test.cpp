@@ -165,8 +165,8 @@ TEST(LocateModel, NamesLinksThatLeadNowhere) {
 TEST(LocateModel, RefusesWhatIsNeitherPathNorName) {
   environment() = {{"HOME", "/nonexistent"}};
   for (const char* model :
-       {"absent.gguf", "./org/absent", "/absent/model", "org/a/b", "org/", "org/..", "../org",
-        "org/name:", "org/name@", "org/name:a:b", "org/name@a@b", "org/name@../x", "org/na me", "org/name:a/b"}) {
+       {"absent.gguf", "./org/absent", "/absent/model", "org/a/b", "org/", "org/..", "../org", "org/name:", "org/name@",
+        "org/name:a:b", "org/name@a@b", "org/name@../x", "org/na me", "org/name:a/b"}) {
     expect_error(ErrorCode::kNotFound, {model, "ORG/NAME[:LABEL]"}, [&] { (void)locate(model); });
   }
   environment().clear();
