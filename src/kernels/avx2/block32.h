@@ -9,12 +9,14 @@ namespace kda::avx2 {
 namespace {
 
 // A format is a class with
-//   Block             as in the file
-//   kSigned           codes are signed, or unsigned and at most 31
-//   kDepth            quads of columns whose products add up in 16 bits; unsigned: 2 * kDepth * 127 * largest code <
-//   2^15 kHasMin, kOffset codes(block)      the 32 codes of a block unpack(rows, at, quads)   quads[i]: codes 4i .. 4i
-//   + 3 of the blocks at rows[r] + at, one row a lane scales(rows, at)          d of these blocks mins(rows, at) m of
-//   these blocks, with a minimum
+//   Block               as in the file
+//   kSigned             codes are signed, or else unsigned and at most 31
+//   kDepth              quads of columns whose products add up in 16 bits: 2 * kDepth * 127 * largest code < 2^15
+//   kHasMin, kOffset    which of the two formulas, and its offset
+//   codes(block)        the 32 codes of a block
+//   unpack(rows, at, quads)   quads[i]: codes 4i .. 4i + 3 of the blocks at rows[r] + at, one row a lane
+//   scales(rows, at)    d of these blocks
+//   mins(rows, at)      m of these blocks, with a minimum
 
 /// One block of eight rows, unpacked.
 struct alignas(32) Panel32 {
