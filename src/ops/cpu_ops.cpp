@@ -72,8 +72,7 @@ bool CpuOps::all_finite(const MatView& x) {
   return bad == 0;
 }
 
-// --- products
-// ---------------------------------------------------------------------------------------------------------
+// --- products ---
 
 MatmulKernel CpuOps::kernel_for(TensorType type, bool exact) const {
   const auto number = static_cast<uint32_t>(type);
@@ -181,8 +180,7 @@ void CpuOps::matmul(std::span<const Product> products, std::span<const GroupedPr
   });
 }
 
-// --- attention
-// --------------------------------------------------------------------------------------------------------
+// --- attention ---
 
 void CpuOps::kda(const KdaOp& op) {
   for_tasks(op.n_heads,
@@ -226,8 +224,7 @@ void CpuOps::mla_attend(const MlaAttendOp& op) {
   });
 }
 
-// --- experts
-// ----------------------------------------------------------------------------------------------------------
+// --- experts ---
 
 namespace {
 
