@@ -11,6 +11,9 @@
 
 using kda::cli::LineEditor;
 
+// Kill and yank double a text up to the editor's limit of megabytes, on which each check takes long.
+constexpr size_t kMaxCheckedBytes = 1 << 16;
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool ready = (kda::cli::use_utf8_locale(), true);
   static const std::vector<std::string> history{"first", "two\nlines", "\xff invalid", "\u6f22\u5b57 and e\u0301"};
@@ -25,6 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     KDA_CHECK(editor.cursor() <= text.size());
     KDA_CHECK(editor.cursor() == text.size() || (static_cast<unsigned char>(text[editor.cursor()]) & 0xC0) != 0x80);
     if (event == LineEditor::Event::kNone) continue;
+    if (text.size() > kMaxCheckedBytes) continue;
     KDA_CHECK(kda::cli::is_utf8(text));
     if (i % 16 == 0) {
       const kda::cli::LineLayout layout = kda::cli::lay_out(">>> ", "... ", text, editor.cursor(), columns);
