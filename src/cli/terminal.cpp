@@ -51,6 +51,11 @@ extern "C" void on_end(int signal_number) {
 
 extern "C" void on_window_change(int) { window_changed.store(true); }
 
+/// The shell has changed the mode.
+void set_mode_again() noexcept {
+  if (mode_changed.load()) tcsetattr(STDIN_FILENO, TCSANOW, &mode_keys);
+}
+
 /// The shell gets its terminal back, then the process stops as the signal asks.
 extern "C" void on_stop(int signal_number) {
   const int saved_errno = errno;
@@ -68,13 +73,14 @@ extern "C" void on_stop(int signal_number) {
   pthread_sigmask(SIG_UNBLOCK, &pending, &mask);  // stops here; goes on after SIGCONT
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   sigaction(signal_number, &before, nullptr);
+  set_mode_again();  // here too: another thread may be the one that handles SIGCONT, and later
   errno = saved_errno;
 }
 
-/// Whatever stopped the process: the shell has changed the mode, and other text may stand on the screen.
+/// Whatever stopped the process: other text may stand on the screen.
 extern "C" void on_continue(int) {
   const int saved_errno = errno;
-  if (mode_changed.load()) tcsetattr(STDIN_FILENO, TCSANOW, &mode_keys);
+  set_mode_again();
   window_changed.store(true);
   errno = saved_errno;
 }

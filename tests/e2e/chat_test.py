@@ -113,7 +113,8 @@ class Terminal:
         """Waits for text (escape sequences taken out) and consumes up to its end."""
         deadline = time.monotonic() + seconds
         while True:
-            plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", self.seen).replace("\r", "")
+            seen = re.sub(r"[^\n]*\r\x1b\[K", "", self.seen)  # a progress bar that was wiped away
+            plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", seen).replace("\r", "")
             found = re.search(pattern, plain)
             if found:
                 self.seen = plain[found.end():]
