@@ -18,8 +18,14 @@ void dequantize_row(TensorType type, const std::byte* src, float* dst, int64_t n
 /// True when quantize_row can write this type.
 [[nodiscard]] bool can_quantize(TensorType type) noexcept;
 
-/// Encodes n floats for the least squared error (no importance matrix). Values must be finite and
-/// can_quantize(type) true.
-void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n) noexcept;
+/// Encodes n floats for the least squared error, each weighted by importance[i]: non-negative weights of the columns,
+/// such as the mean squared activation that meets them. Null means that all count the same; so do blocks whose weights
+/// are all zero. n is a multiple of the block length, values and importance are finite, can_quantize(type) is true, dst
+/// may be unaligned. The bytes depend on nothing but the arguments. Thread-safe.
+void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n,
+                  const float* importance = nullptr) noexcept;
+
+/// Index of the first value that is infinite or not a number, or -1: what a caller refuses before quantize_row.
+[[nodiscard]] int64_t find_non_finite(const float* values, int64_t n) noexcept;
 
 }  // namespace kda

@@ -1,5 +1,5 @@
-// Encoders without an importance matrix: each block gets the scale (and minimum) that minimises its squared error among
-// some candidates, then codes nearest to the values under the scales as they are stored.
+// Encoders: each block gets the scale (and minimum) that minimises its squared error, weighted by the importance of the
+// columns, among some candidates, then codes nearest to the values under the scales as they are stored.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -48,7 +48,7 @@ int nearest_level(const int8_t (&levels)[16], float x) {
 // codes l, sum (x - s l)^2 is least at s = sum(x l) / sum(l^2), and the least error is at the largest sum(x l)^2 /
 // sum(l^2).
 template <typename CodeOf>
-float best_scale(const float* x, int n, const float* inverses, int n_inverses, const CodeOf& code_of) {
+float best_scale(const float* x, const float* w, int n, const float* inverses, int n_inverses, const CodeOf& code_of) {
   double best_score = 0;
   double best = 0;
   for (int c = 0; c < n_inverses; ++c) {
@@ -56,8 +56,8 @@ float best_scale(const float* x, int n, const float* inverses, int n_inverses, c
     double ll = 0;
     for (int i = 0; i < n; ++i) {
       const double l = code_of(x[i] * inverses[c]);
-      xl += l * x[i];
-      ll += l * l;
+      xl += w[i] * l * x[i];
+      ll += w[i] * l * l;
     }
     if (ll > 0 && xl * xl > best_score * ll) {
       best_score = xl * xl / ll;
@@ -71,7 +71,7 @@ float best_scale(const float* x, int n, const float* inverses, int n_inverses, c
 constexpr float kSmallestEncoded = 0x1p-100F;
 
 // For codes -half..half-1. The element of largest magnitude lands near -half, the end that reaches further.
-float symmetric_scale(const float* x, int n, int half) {
+float symmetric_scale(const float* x, const float* w, int n, int half) {
   const float m = extreme(x, n);
   if (std::abs(m) < kSmallestEncoded) return 0;
   constexpr int kCandidates = 19;
@@ -80,18 +80,18 @@ float symmetric_scale(const float* x, int n, int half) {
     inverses[c] = -(static_cast<float>(half) + 0.1F * static_cast<float>(c - 9)) / m;
   const auto low = static_cast<float>(-half);
   const auto high = static_cast<float>(half - 1);
-  return best_scale(x, n, inverses, kCandidates, [=](float v) { return std::clamp(std::nearbyint(v), low, high); });
+  return best_scale(x, w, n, inverses, kCandidates, [=](float v) { return std::clamp(std::nearbyint(v), low, high); });
 }
 
 // For the 16 levels of IQ4: the element of largest magnitude lands near the lowest level, or on +127.
-float iq4_scale(const float* x, int n) {
+float iq4_scale(const float* x, const float* w, int n) {
   const float m = extreme(x, n);
   if (std::abs(m) < kSmallestEncoded) return 0;
   constexpr int kCandidates = 16;
   float inverses[kCandidates];
   inverses[0] = 127 / m;
   for (int c = 1; c < kCandidates; ++c) inverses[c] = (static_cast<float>(c - 8) - 127) / m;
-  return best_scale(x, n, inverses, kCandidates, [](float v) { return kIq4Levels[nearest_level(kIq4Levels, v)]; });
+  return best_scale(x, w, n, inverses, kCandidates, [](float v) { return kIq4Levels[nearest_level(kIq4Levels, v)]; });
 }
 
 struct ScaleMin {
@@ -101,7 +101,7 @@ struct ScaleMin {
 
 // For codes 0..top. Candidates put the range of x on top - 1 .. top + 1 steps; for their codes the best scale and
 // minimum follow from least squares. With min_below_zero the minimum must not be positive.
-ScaleMin best_scale_min(const float* x, int n, int top, bool min_below_zero) {
+ScaleMin best_scale_min(const float* x, const float* w, int n, int top, bool min_below_zero) {
   float low = *std::min_element(x, x + n);
   const float high = *std::max_element(x, x + n);
   if (min_below_zero) low = std::min(low, 0.0F);
@@ -113,6 +113,7 @@ ScaleMin best_scale_min(const float* x, int n, int top, bool min_below_zero) {
   double best_error = std::numeric_limits<double>::infinity();
   for (int c = 0; c <= 20; ++c) {
     const float inverse = (static_cast<float>(top) + 0.1F * static_cast<float>(c - 10)) / range;
+    double sum_1 = 0;
     double sum_l = 0;
     double sum_ll = 0;
     double sum_x = 0;
@@ -120,21 +121,22 @@ ScaleMin best_scale_min(const float* x, int n, int top, bool min_below_zero) {
     double sum_xx = 0;
     for (int i = 0; i < n; ++i) {
       const double l = std::clamp(std::nearbyint((x[i] - low) * inverse), 0.0F, static_cast<float>(top));
-      sum_l += l;
-      sum_ll += l * l;
-      sum_x += x[i];
-      sum_lx += l * x[i];
-      sum_xx += double{x[i]} * x[i];
+      sum_1 += w[i];
+      sum_l += w[i] * l;
+      sum_ll += w[i] * l * l;
+      sum_x += double{w[i]} * x[i];
+      sum_lx += w[i] * l * x[i];
+      sum_xx += double{w[i]} * x[i] * x[i];
     }
-    const double determinant = n * sum_ll - sum_l * sum_l;
+    const double determinant = sum_1 * sum_ll - sum_l * sum_l;
     if (determinant <= 0) continue;
-    double scale = (n * sum_lx - sum_l * sum_x) / determinant;
+    double scale = (sum_1 * sum_lx - sum_l * sum_x) / determinant;
     double min = (sum_ll * sum_x - sum_l * sum_lx) / determinant;
     if (min_below_zero && min > 0) {
       min = 0;
       scale = sum_lx / sum_ll;
     }
-    const double error = sum_xx + scale * scale * sum_ll + n * min * min - 2 * scale * sum_lx - 2 * min * sum_x +
+    const double error = sum_xx + scale * scale * sum_ll + sum_1 * min * min - 2 * scale * sum_lx - 2 * min * sum_x +
                          2 * scale * min * sum_l;
     if (error < best_error) {
       best_error = error;
@@ -156,15 +158,15 @@ uint32_t fifth_bits(const int (&codes)[32]) {
   return bits;
 }
 
-void encode(const float* x, BlockQ4_0& b) {
-  b.d = to_scale(symmetric_scale(x, 32, 8));
+void encode(const float* x, const float* w, BlockQ4_0& b) {
+  b.d = to_scale(symmetric_scale(x, w, 32, 8));
   int codes[32];
   for (int i = 0; i < 32; ++i) codes[i] = nearest(x[i], f16_to_float(b.d), -8, 7) + 8;
   pack_nibbles(codes, b.qs);
 }
 
-void encode(const float* x, BlockQ5_0& b) {
-  b.d = to_scale(symmetric_scale(x, 32, 16));
+void encode(const float* x, const float* w, BlockQ5_0& b) {
+  b.d = to_scale(symmetric_scale(x, w, 32, 16));
   int codes[32];
   for (int i = 0; i < 32; ++i) codes[i] = nearest(x[i], f16_to_float(b.d), -16, 15) + 16;
   pack_nibbles(codes, b.qs);
@@ -173,40 +175,40 @@ void encode(const float* x, BlockQ5_0& b) {
 
 // Codes 0..top with the scale and minimum as stored.
 template <typename Block>
-void choose_codes_with_min(const float* x, int top, Block& b, int (&codes)[32]) {
-  const ScaleMin s = best_scale_min(x, 32, top, false);
+void choose_codes_with_min(const float* x, const float* w, int top, Block& b, int (&codes)[32]) {
+  const ScaleMin s = best_scale_min(x, w, 32, top, false);
   b.d = to_scale(s.scale);
   b.m = to_scale(s.min);
   for (int i = 0; i < 32; ++i) codes[i] = nearest(x[i] - f16_to_float(b.m), f16_to_float(b.d), 0, top);
 }
 
-void encode(const float* x, BlockQ4_1& b) {
+void encode(const float* x, const float* w, BlockQ4_1& b) {
   int codes[32];
-  choose_codes_with_min(x, 15, b, codes);
+  choose_codes_with_min(x, w, 15, b, codes);
   pack_nibbles(codes, b.qs);
 }
 
-void encode(const float* x, BlockQ5_1& b) {
+void encode(const float* x, const float* w, BlockQ5_1& b) {
   int codes[32];
-  choose_codes_with_min(x, 31, b, codes);
+  choose_codes_with_min(x, w, 31, b, codes);
   pack_nibbles(codes, b.qs);
   b.qh = fifth_bits(codes);
 }
 
-void encode(const float* x, BlockQ8_0& b) {
+void encode(const float* x, const float* /*w*/, BlockQ8_0& b) {
   b.d = to_scale(std::abs(extreme(x, 32)) / 127);
   for (int i = 0; i < 32; ++i) b.qs[i] = static_cast<int8_t>(nearest(x[i], f16_to_float(b.d), -127, 127));
 }
 
-void encode(const float* x, BlockIQ4_NL& b) {
-  b.d = to_scale(iq4_scale(x, 32));
+void encode(const float* x, const float* w, BlockIQ4_NL& b) {
+  b.d = to_scale(iq4_scale(x, w, 32));
   const float d = f16_to_float(b.d);
   int codes[32];
   for (int i = 0; i < 32; ++i) codes[i] = nearest_level(kIq4Levels, d == 0 ? 0 : x[i] / d);
   pack_nibbles(codes, b.qs);
 }
 
-void encode(const float* x, BlockMXFP4& b) {
+void encode(const float* x, const float* /*w*/, BlockMXFP4& b) {
   const float max = std::abs(extreme(x, 32));
   // The largest element lies between 4 and 8 units of the scale 2^(e - 127); what lies above 6 becomes 6.
   b.e = static_cast<uint8_t>(max == 0 ? 0 : std::clamp(std::ilogb(max) + 125, 0, 254));
@@ -240,9 +242,9 @@ void quantize_scales(const float* groups, int n, int half, Block& b, int* scales
   for (int g = 0; g < n; ++g) scales[g] = nearest(groups[g], f16_to_float(b.d), -half, half - 1);
 }
 
-void encode(const float* x, BlockQ2_K& b) {
+void encode(const float* x, const float* w, BlockQ2_K& b) {
   ScaleMin groups[16];
-  for (int g = 0; g < 16; ++g) groups[g] = best_scale_min(x + 16 * g, 16, 3, true);
+  for (int g = 0; g < 16; ++g) groups[g] = best_scale_min(x + 16 * g, w + 16 * g, 16, 3, true);
   int scales[16];
   int mins[16];
   quantize_scales(groups, 16, 15, b, scales, mins);
@@ -256,9 +258,9 @@ void encode(const float* x, BlockQ2_K& b) {
   for (int g = 0; g < 16; ++g) b.scales[g] = static_cast<uint8_t>(scales[g] | mins[g] << 4);
 }
 
-void encode(const float* x, BlockQ3_K& b) {
+void encode(const float* x, const float* w, BlockQ3_K& b) {
   float groups[16];
-  for (int g = 0; g < 16; ++g) groups[g] = symmetric_scale(x + 16 * g, 16, 4);
+  for (int g = 0; g < 16; ++g) groups[g] = symmetric_scale(x + 16 * g, w + 16 * g, 16, 4);
   int scales[16];
   quantize_scales(groups, 16, 32, b, scales);
   std::memset(b.qs, 0, sizeof b.qs);
@@ -287,9 +289,9 @@ void pack_scales(const int (&scales)[8], const int (&mins)[8], uint8_t (&s)[12])
 
 // Scales, minima and codes 0..top of Q4_K and Q5_K.
 template <typename Block>
-void choose_codes_by_32(const float* x, int top, Block& b, int (&codes)[256]) {
+void choose_codes_by_32(const float* x, const float* w, int top, Block& b, int (&codes)[256]) {
   ScaleMin groups[8];
-  for (int g = 0; g < 8; ++g) groups[g] = best_scale_min(x + 32 * g, 32, top, true);
+  for (int g = 0; g < 8; ++g) groups[g] = best_scale_min(x + 32 * g, w + 32 * g, 32, top, true);
   int scales[8];
   int mins[8];
   quantize_scales(groups, 8, 63, b, scales, mins);
@@ -305,21 +307,21 @@ void choose_codes_by_32(const float* x, int top, Block& b, int (&codes)[256]) {
   }
 }
 
-void encode(const float* x, BlockQ4_K& b) {
+void encode(const float* x, const float* w, BlockQ4_K& b) {
   int codes[256];
-  choose_codes_by_32(x, 15, b, codes);
+  choose_codes_by_32(x, w, 15, b, codes);
 }
 
-void encode(const float* x, BlockQ5_K& b) {
+void encode(const float* x, const float* w, BlockQ5_K& b) {
   int codes[256];
-  choose_codes_by_32(x, 31, b, codes);
+  choose_codes_by_32(x, w, 31, b, codes);
   std::memset(b.qh, 0, sizeof b.qh);
   for (int i = 0; i < 256; ++i) b.qh[i % 32] |= static_cast<uint8_t>((codes[i] >> 4) << i / 32);
 }
 
-void encode(const float* x, BlockQ6_K& b) {
+void encode(const float* x, const float* w, BlockQ6_K& b) {
   float groups[16];
-  for (int g = 0; g < 16; ++g) groups[g] = symmetric_scale(x + 16 * g, 16, 32);
+  for (int g = 0; g < 16; ++g) groups[g] = symmetric_scale(x + 16 * g, w + 16 * g, 16, 32);
   int scales[16];
   quantize_scales(groups, 16, 128, b, scales);
   for (int g = 0; g < 16; ++g) b.scales[g] = static_cast<int8_t>(scales[g]);
@@ -334,9 +336,9 @@ void encode(const float* x, BlockQ6_K& b) {
   }
 }
 
-void encode(const float* x, BlockIQ4_XS& b) {
+void encode(const float* x, const float* w, BlockIQ4_XS& b) {
   float groups[8];
-  for (int g = 0; g < 8; ++g) groups[g] = iq4_scale(x + 32 * g, 32);
+  for (int g = 0; g < 8; ++g) groups[g] = iq4_scale(x + 32 * g, w + 32 * g, 32);
   int scales[8];
   quantize_scales(groups, 8, 32, b, scales);
   std::memset(b.scales_l, 0, sizeof b.scales_l);
@@ -355,27 +357,44 @@ void encode(const float* x, BlockIQ4_XS& b) {
   }
 }
 
+// Weights of one block's columns, about 1 each: the importance over its mean, or ones where that is not a number.
+template <int kElements>
+void block_weights(const float* importance, float (&w)[kElements]) {
+  double sum = 0;
+  for (int i = 0; importance != nullptr && i < kElements; ++i) sum += importance[i];
+  const double factor = sum > 0 ? kElements / sum : 0;
+  for (int i = 0; i < kElements; ++i) {
+    w[i] = factor > 0 && std::isfinite(factor) ? static_cast<float>(importance[i] * factor) : 1.0F;
+  }
+}
+
 template <typename Block, int kElements>
-void encode_each(const float* src, std::byte* dst, int64_t n) {
+void encode_each(const float* src, std::byte* dst, int64_t n, const float* importance) {
   auto* blocks = reinterpret_cast<Block*>(dst);
-  for (int64_t b = 0; b < n / kElements; ++b) encode(src + b * kElements, blocks[b]);
+  for (int64_t b = 0; b < n / kElements; ++b) {
+    float w[kElements];
+    block_weights(importance == nullptr ? nullptr : importance + b * kElements, w);
+    encode(src + b * kElements, w, blocks[b]);
+  }
 }
 
 template <uint16_t (*convert)(float)>
-void encode_halves(const float* src, std::byte* dst, int64_t n) {
+void encode_halves(const float* src, std::byte* dst, int64_t n, const float* /*importance*/) {
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t h = convert(src[i]);
     std::memcpy(dst + 2 * i, &h, sizeof h);
   }
 }
 
-using EncodeFn = void (*)(const float* src, std::byte* dst, int64_t n);
+using EncodeFn = void (*)(const float* src, std::byte* dst, int64_t n, const float* importance);
 
 // nullptr for a type that cannot be written.
 EncodeFn encoder(TensorType type) {
   switch (type) {
     case TensorType::kF32:
-      return [](const float* src, std::byte* dst, int64_t n) { std::memcpy(dst, src, static_cast<size_t>(n) * 4); };
+      return [](const float* src, std::byte* dst, int64_t n, const float* /*importance*/) {
+        std::memcpy(dst, src, static_cast<size_t>(n) * 4);
+      };
     case TensorType::kF16:
       return encode_halves<float_to_f16>;
     case TensorType::kBF16:
@@ -415,10 +434,17 @@ EncodeFn encoder(TensorType type) {
 
 bool can_quantize(TensorType type) noexcept { return encoder(type) != nullptr; }
 
-void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n) noexcept {
+void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n, const float* importance) noexcept {
   const EncodeFn encode = encoder(type);
   KDA_CHECK(encode != nullptr);
-  encode(src, dst, n);
+  encode(src, dst, n, importance);
+}
+
+int64_t find_non_finite(const float* values, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(values[i])) return i;
+  }
+  return -1;
 }
 
 }  // namespace kda

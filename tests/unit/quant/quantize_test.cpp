@@ -12,15 +12,15 @@
 namespace kda {
 namespace {
 
-std::vector<std::byte> encoded(TensorType type, const std::vector<float>& x) {
+std::vector<std::byte> encoded(TensorType type, const std::vector<float>& x, const float* importance = nullptr) {
   // Every byte must be written, whatever was there.
   std::vector<std::byte> bytes(static_cast<size_t>(row_bytes(type, static_cast<int64_t>(x.size()))), std::byte{0xA5});
-  quantize_row(type, x.data(), bytes.data(), static_cast<int64_t>(x.size()));
+  quantize_row(type, x.data(), bytes.data(), static_cast<int64_t>(x.size()), importance);
   return bytes;
 }
 
-std::vector<float> round_trip(TensorType type, const std::vector<float>& x) {
-  const std::vector<std::byte> bytes = encoded(type, x);
+std::vector<float> round_trip(TensorType type, const std::vector<float>& x, const float* importance = nullptr) {
+  const std::vector<std::byte> bytes = encoded(type, x, importance);
   std::vector<float> back(x.size());
   dequantize_row(type, bytes.data(), back.data(), static_cast<int64_t>(x.size()));
   return back;
@@ -86,6 +86,44 @@ TEST(Quantize, ErrorOnNormalNumbersIsThatOfTheReferenceEncoder) {
     EXPECT_LT(ours, 1.02 * percent) << type_info(type).name;
     EXPECT_GT(ours, 0.7 * percent) << type_info(type).name << ": too good to be true";
   }
+}
+
+TEST(Quantize, AnImportanceMatrixLowersTheWeightedError) {
+  const std::vector<float> x = gaussian(4096, 5);
+  std::vector<float> importance = gaussian(4096, 6);
+  for (float& v : importance) v = std::exp(50 * v);
+  const auto weighted = [&](const std::vector<float>& back) {
+    double error = 0;
+    for (size_t i = 0; i < x.size(); ++i) error += importance[i] * std::pow(double{x[i]} - back[i], 2);
+    return error;
+  };
+  for (const TensorType type : writable_types()) {
+    if (type_info(type).block_elements == 1) continue;
+    const double with = weighted(round_trip(type, x, importance.data()));
+    const double without = weighted(round_trip(type, x));
+    const bool is_searched = type != TensorType::kQ8_0 && type != TensorType::kMXFP4;
+    EXPECT_LT(with, is_searched ? 0.95 * without : 1.01 * without) << type_info(type).name;
+  }
+}
+
+TEST(Quantize, ImportanceThatSaysNothingCountsAsEqual) {
+  const std::vector<float> x = gaussian(512, 7);
+  const std::vector<float> zeros(512, 0.0F);
+  const std::vector<float> same(512, 0.125F);
+  for (const TensorType type : writable_types()) {
+    EXPECT_EQ(encoded(type, x, zeros.data()), encoded(type, x)) << type_info(type).name;
+    EXPECT_EQ(encoded(type, x, same.data()), encoded(type, x)) << type_info(type).name;
+  }
+}
+
+TEST(Quantize, FindsTheFirstValueThatIsNotFinite) {
+  std::vector<float> x(40, 1.0F);
+  EXPECT_EQ(find_non_finite(x.data(), 40), -1);
+  x[33] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(find_non_finite(x.data(), 40), 33);
+  x[7] = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(find_non_finite(x.data(), 40), 7);
+  EXPECT_EQ(find_non_finite(x.data(), 7), -1);
 }
 
 TEST(Quantize, PlainTypesKeepWhatTheyCanHold) {
