@@ -7,7 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "quant/codec.h"
+#include "quant/encode.h"
 
 namespace kda {
 namespace {
@@ -35,13 +37,15 @@ std::vector<TensorType> writable_types() {
   return types;
 }
 
-double relative_rms_error(TensorType type, const std::vector<float>& x) {
-  const std::vector<float> back = round_trip(type, x);
+// Both sums weighted by the importance.
+double relative_rms_error(TensorType type, const std::vector<float>& x, const float* importance = nullptr) {
+  const std::vector<float> back = round_trip(type, x, importance);
   double error = 0;
   double power = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    error += (double{x[i]} - back[i]) * (double{x[i]} - back[i]);
-    power += double{x[i]} * x[i];
+    const double weight = importance == nullptr ? 1 : importance[i];
+    error += weight * (double{x[i]} - back[i]) * (double{x[i]} - back[i]);
+    power += weight * x[i] * x[i];
   }
   return std::sqrt(error / power);
 }
@@ -64,27 +68,45 @@ std::vector<float> gaussian(size_t n, uint64_t seed) {
   return x;
 }
 
+// Percent, of the reference encoder on 64 rows of 4096 of these numbers: without an importance matrix, and with one and
+// each error weighted by it. 0: that encoder refuses.
 struct Published {
   TensorType type;
-  double percent;  // of the reference encoder without an importance matrix, on 64 rows of 4096 of these numbers
+  double plain;
+  double weighted;
 };
 constexpr Published kPublished[] = {
-    {TensorType::kQ4_0, 8.5818},   {TensorType::kQ4_1, 7.8228},   {TensorType::kQ5_0, 4.2746},
-    {TensorType::kQ5_1, 3.7809},   {TensorType::kQ8_0, 0.5346},   {TensorType::kQ2_K, 29.6188},
-    {TensorType::kQ3_K, 15.0663},  {TensorType::kQ4_K, 7.1281},   {TensorType::kQ5_K, 3.6166},
-    {TensorType::kQ6_K, 1.7781},   {TensorType::kIQ4_NL, 7.6188}, {TensorType::kIQ4_XS, 7.6773},
-    {TensorType::kMXFP4, 11.4071},
+    {TensorType::kQ4_0, 8.5818, 7.7148},      {TensorType::kQ4_1, 7.8228, 6.3728},
+    {TensorType::kQ5_0, 4.2746, 3.8393},      {TensorType::kQ5_1, 3.7809, 3.0845},
+    {TensorType::kQ8_0, 0.5346, 0.5342},      {TensorType::kQ2_K, 29.6188, 23.5980},
+    {TensorType::kQ3_K, 15.0663, 13.4202},    {TensorType::kQ4_K, 7.1281, 6.4728},
+    {TensorType::kQ5_K, 3.6166, 3.2895},      {TensorType::kQ6_K, 1.7781, 1.6191},
+    {TensorType::kIQ4_NL, 7.6188, 7.0293},    {TensorType::kIQ4_XS, 7.6773, 7.1059},
+    {TensorType::kMXFP4, 11.4071, 11.3540},   {TensorType::kIQ3_S, 16.6578, 12.0393},
+    {TensorType::kIQ3_XXS, 21.3436, 15.4001}, {TensorType::kIQ2_S, 26.4968, 22.5114},
+    {TensorType::kIQ2_XS, 0, 26.0214},        {TensorType::kIQ2_XXS, 0, 29.7754},
+    {TensorType::kIQ1_M, 58.2121, 39.0894},   {TensorType::kIQ1_S, 0, 44.1096},
 };
 
-TEST(Quantize, ErrorOnNormalNumbersIsThatOfTheReferenceEncoder) {
-  const std::vector<float> x = gaussian(size_t{64} * 4096, 1);
+TEST(Quantize, ErrorOnNormalNumbersIsBelowThatOfTheReferenceEncoder) {
+  // A sixteenth of the published set is enough to tell them apart; for Q8_0, which has nothing to search, it is not.
+  constexpr double kSampling = 1.002;
+  const std::vector<float> x = gaussian(size_t{4} * 4096, 1);
   ASSERT_NEAR(x[0], -0.00068534643, 1e-10);
   ASSERT_NEAR(x[1], -0.0500013493, 1e-8);
-  for (const auto& [type, percent] : kPublished) {
-    const double ours = 100 * relative_rms_error(type, x);
+  std::vector<float> columns = gaussian(4096, 4);
+  for (float& v : columns) v = std::exp(50 * v);
+  std::vector<float> importance;
+  for (int row = 0; row < 4; ++row) importance.insert(importance.end(), columns.begin(), columns.end());
+  for (const auto& [type, plain, weighted] : kPublished) {
+    const double ours = relative_rms_error(type, x);
+    const double ours_weighted = relative_rms_error(type, x, importance.data());
     RecordProperty(std::string(type_info(type).name), std::to_string(ours));
-    EXPECT_LT(ours, 1.02 * percent) << type_info(type).name;
-    EXPECT_GT(ours, 0.7 * percent) << type_info(type).name << ": too good to be true";
+    if (plain > 0) {
+      EXPECT_LT(ours, kSampling * 0.01 * plain) << type_info(type).name;
+    }
+    EXPECT_LT(ours_weighted, kSampling * 0.01 * weighted) << type_info(type).name;
+    EXPECT_GT(ours_weighted, 0.007 * weighted) << type_info(type).name << ": too good to be true";
   }
 }
 
@@ -134,8 +156,9 @@ TEST(Quantize, PlainTypesKeepWhatTheyCanHold) {
 }
 
 TEST(Quantize, WritesTheTypesThatCanBeWritten) {
-  EXPECT_EQ(writable_types().size(), 16U);
-  EXPECT_FALSE(can_quantize(TensorType::kIQ2_XXS));
+  EXPECT_EQ(writable_types().size(), 23U);
+  EXPECT_TRUE(can_quantize(TensorType::kIQ1_M));
+  EXPECT_FALSE(can_quantize(TensorType::kTQ1_0));
   EXPECT_FALSE(can_quantize(TensorType::kI32));
   EXPECT_FALSE(can_quantize(TensorType::kQ8_1));
 }
@@ -146,6 +169,31 @@ TEST(Quantize, ZerosStayZeroAndAlwaysGiveTheSameBytes) {
     for (const float back : round_trip(type, x)) EXPECT_EQ(back, 0.0F) << type_info(type).name;
     EXPECT_EQ(encoded(type, x), encoded(type, x));
   }
+}
+
+TEST(Quantize, EveryInstructionSetGivesTheSameBytes) {
+#if defined(__x86_64__)
+  if (!cpu_features().avx2) GTEST_SKIP() << "this processor has no AVX2";
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(2048);
+  for (float& value : x) value = std::exp(normal(random)) * normal(random);
+  for (size_t i = 512; i < 768; ++i) x[i] = static_cast<float>(static_cast<int>(i % 9) - 4);  // many ties
+  for (size_t i = 768; i < 1024; ++i) x[i] = i % 40 == 0 ? 1e30F : 0.0F;
+  std::vector<float> importance(x.size());
+  for (float& v : importance) v = std::exp(2 * normal(random));
+  for (const TensorType type : writable_types()) {
+    for (const float* weights : {static_cast<const float*>(nullptr), static_cast<const float*>(importance.data())}) {
+      std::vector<std::byte> bytes(encoded(type, x).size());
+      const auto n = static_cast<int64_t>(x.size());
+      find_encoder(type)(kBaselineSearch, x.data(), bytes.data(), n, weights);
+      std::vector<std::byte> avx2(bytes.size());
+      find_encoder(type)(kAvx2Search, x.data(), avx2.data(), n, weights);
+      EXPECT_EQ(bytes, avx2) << type_info(type).name;
+      EXPECT_EQ(encoded(type, x, weights), avx2) << type_info(type).name;
+    }
+  }
+#endif
 }
 
 TEST(Quantize, AnEncodedGridIsReproduced) {
@@ -189,11 +237,12 @@ TEST(Quantize, ErrorOfAnElementIsBoundedByItsBlock) {
   for (const TensorType type : writable_types()) {
     const std::vector<float> back = round_trip(type, x);
     const auto block = static_cast<size_t>(type_info(type).block_elements);
+    const bool is_coarse = 8 * type_info(type).block_bytes < 3 * type_info(type).block_elements;  // below three bits
     for (size_t first = 0; first < x.size(); first += block) {
       float max = 0;
       for (size_t i = first; i < first + block; ++i) max = std::max(max, std::abs(x[i]));
       for (size_t i = first; i < first + block; ++i) {
-        EXPECT_LE(std::abs(x[i] - back[i]), max * 0.5F) << type_info(type).name;
+        EXPECT_LE(std::abs(x[i] - back[i]), max * (is_coarse ? 0.75F : 0.5F)) << type_info(type).name;
       }
     }
   }

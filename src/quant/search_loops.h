@@ -1,0 +1,304 @@
+// The functions of a SearchTable, in the instruction set of the file that includes this. Candidates lie in the lanes:
+// the sums of each run over the elements in order, no sum crosses lanes.
+#pragma once
+
+#include "quant/blocks.h"
+#include "quant/lanes.h"
+#include "quant/search.h"
+
+namespace kda {
+namespace {
+
+/// Sums of floats are good to some of the last bits; a candidate has to win by more than that, or blocks that a plain
+/// choice reproduces exactly would get another one that only looks as good.
+constexpr float kMargin = 1e-6F;
+
+KDA_INLINE F8 clamp8(const F8& x, float low, float high) { return smaller8(larger8(x, set8(low)), set8(high)); }
+
+/// Best of 8 * kVectors scales, given by their inverses, the first one favoured. For given codes l the error
+/// sum w (x - s l)^2 is least at s = sum(w x l) / sum(w l^2), and the least error is at the largest
+/// sum(w x l)^2 / sum(w l^2).
+template <int kVectors, typename CodeOf>
+KDA_INLINE float best_scale(const float* x, const float* w, int n, const float* inverses, const CodeOf& code_of) {
+  F8 inverse[kVectors];
+  F8 xl[kVectors];
+  F8 ll[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    inverse[v] = load8(inverses + 8 * v);
+    xl[v] = ll[v] = set8(0);
+  }
+  for (int i = 0; i < n; ++i) {
+    const F8 xi = set8(x[i]);
+    const F8 wi = set8(w[i]);
+    const F8 wxi = set8(w[i] * x[i]);
+    for (int v = 0; v < kVectors; ++v) {
+      const F8 l = code_of(xi * inverse[v]);
+      xl[v] = xl[v] + wxi * l;
+      ll[v] = ll[v] + wi * l * l;
+    }
+  }
+  float best_score = 0;
+  float best = 0;
+  for (int v = 0; v < kVectors; ++v) {
+    float scores[8];
+    float scales[8];
+    const F8 scale = select_less8(set8(0), ll[v], xl[v] / ll[v], set8(0));
+    store8(scales, scale);
+    store8(scores, scale * xl[v]);
+    for (int c = 0; c < 8; ++c) {
+      if (scores[c] > best_score * (1 + kMargin)) {
+        best_score = scores[c];
+        best = scales[c];
+      }
+    }
+  }
+  return best;
+}
+
+/// The signed element of largest magnitude, the first one on ties.
+KDA_INLINE float extreme(const float* x, int n) {
+  float m = 0;
+  for (int i = 0; i < n; ++i) {
+    const float a = x[i] < 0 ? -x[i] : x[i];
+    if (a > (m < 0 ? -m : m)) m = x[i];
+  }
+  return m;
+}
+
+/// The largest element may land a little beside either end of the range of codes, which reaches further below zero.
+float symmetric_scale(const float* x, const float* w, int n, int half) {
+  const float m = extreme(x, n);
+  if (m == 0) return 0;
+  float inverses[24];
+  const auto end = static_cast<float>(half);
+  for (int c = 0; c < 24; ++c) {
+    inverses[c] = c < 16 ? -(end + 0.125F * static_cast<float>(c < 9 ? -c : c - 8)) / m
+                         : (end - 1 + 0.125F * static_cast<float>(c - 19)) / m;
+  }
+  return best_scale<3>(x, w, n, inverses, [&](const F8& v) { return round8(clamp8(v, -end, end - 1)); });
+}
+
+/// Codes of the nearest levels of IQ4, the lower one on ties: how many of the midpoints lie below.
+KDA_INLINE F8 iq4_codes8(const F8& v) {
+  F8 code = set8(0);
+  for (int k = 0; k < 15; ++k) {
+    const float middle = 0.5F * static_cast<float>(kIq4Levels[k] + kIq4Levels[k + 1]);
+    code = code + select_less8(set8(middle), v, set8(1), set8(0));
+  }
+  return code;
+}
+
+struct Iq4Floats {
+  float level[16];
+  KDA_INLINE Iq4Floats() {
+    for (int k = 0; k < 16; ++k) level[k] = static_cast<float>(kIq4Levels[k]);
+  }
+};
+
+/// The element of largest magnitude lands on +127, or near the lowest level.
+float iq4_scale(const float* x, const float* w, int n) {
+  const float m = extreme(x, n);
+  if (m == 0) return 0;
+  const Iq4Floats levels;
+  float inverses[16];
+  inverses[0] = 127 / m;
+  for (int c = 1; c < 16; ++c) inverses[c] = (static_cast<float>(c - 8) - 127) / m;
+  return best_scale<2>(x, w, n, inverses, [&](const F8& v) { return look_up8(levels.level, iq4_codes8(v)); });
+}
+
+struct ScaleMinSums {
+  float w = 0;
+  float x = 0;
+  float xx = 0;
+};
+
+/// Best of 16 inverse scales for codes of x - low, each with the scale and minimum of least squares for its codes:
+/// the solution of two linear equations. Replaces best when better.
+KDA_INLINE void improve_scale_min(const float* x, const float* w, int n, float low, const float* inverses, int top,
+                                  bool min_below_zero, const ScaleMinSums& sums, ScaleMin& best, float& best_error) {
+  F8 l1[2];
+  F8 ll[2];
+  F8 xl[2];
+  for (int v = 0; v < 2; ++v) l1[v] = ll[v] = xl[v] = set8(0);
+  const F8 inverse[2] = {load8(inverses), load8(inverses + 8)};
+  for (int i = 0; i < n; ++i) {
+    const F8 shifted = set8(x[i] - low);
+    const F8 wi = set8(w[i]);
+    const F8 wxi = set8(w[i] * x[i]);
+    for (int v = 0; v < 2; ++v) {
+      const F8 l = round8(clamp8(shifted * inverse[v], 0, static_cast<float>(top)));
+      const F8 wl = wi * l;
+      l1[v] = l1[v] + wl;
+      ll[v] = ll[v] + wl * l;
+      xl[v] = xl[v] + wxi * l;
+    }
+  }
+  const F8 zero = set8(0);
+  const F8 sw = set8(sums.w);
+  const F8 sx = set8(sums.x);
+  for (int v = 0; v < 2; ++v) {
+    const F8 determinant = sw * ll[v] - l1[v] * l1[v];
+    // Rounding makes the determinant of equal codes anything near 0.
+    const F8 singular_below = set8(1e-5F) * sw * ll[v];
+    F8 scale = (sw * xl[v] - l1[v] * sx) / determinant;
+    F8 offset = (ll[v] * sx - l1[v] * xl[v]) / determinant;
+    if (min_below_zero) {
+      scale = select_less8(zero, offset, xl[v] / ll[v], scale);
+      offset = smaller8(offset, zero);
+    }
+    // sum w (x - scale l - offset)^2
+    const F8 two = set8(2);
+    F8 error = set8(sums.xx) + scale * scale * ll[v] + sw * offset * offset - two * scale * xl[v] - two * offset * sx +
+               two * scale * offset * l1[v];
+    error = select_less8(singular_below, determinant, error, set8(3e38F));
+    float scales[8];
+    float offsets[8];
+    float errors[8];
+    store8(scales, scale);
+    store8(offsets, offset);
+    store8(errors, error);
+    for (int c = 0; c < 8; ++c) {
+      if (errors[c] < best_error - kMargin * sums.xx) {
+        best_error = errors[c];
+        best = {scales[c], -offsets[c]};
+      }
+    }
+  }
+}
+
+ScaleMin scale_min(const float* x, const float* w, int n, int top, bool min_below_zero) {
+  float low = x[0];
+  float high = x[0];
+  ScaleMinSums sums;
+  for (int i = 0; i < n; ++i) {
+    low = x[i] < low ? x[i] : low;
+    high = x[i] > high ? x[i] : high;
+    sums.w += w[i];
+    sums.x += w[i] * x[i];
+    sums.xx += w[i] * x[i] * x[i];
+  }
+  if (min_below_zero && low > 0) low = 0;
+  const float range = high - low;
+  if (!(range > 1e-12F)) return {0, -low};
+  const auto end = static_cast<float>(top);
+  ScaleMin best{range / end, -low};
+  float best_error = 3e38F;
+  float inverses[16];
+  for (int c = 0; c < 16; ++c) {
+    inverses[c] = (end + 0.15F * static_cast<float>(c < 11 ? -c : c - 10)) / range;
+  }
+  improve_scale_min(x, w, n, low, inverses, top, min_below_zero, sums, best, best_error);
+  if (!(best.scale > 1e-12F)) return best;
+  low = -best.min;
+  for (int c = 0; c < 16; ++c) inverses[c] = (1 + 0.1F * static_cast<float>(c - 7) / end) / best.scale;
+  improve_scale_min(x, w, n, low, inverses, top, min_below_zero, sums, best, best_error);
+  return best;
+}
+
+/// Codes are what code_of makes of a quotient, and stand for level_of(code).
+template <typename CodeOf, typename LevelOf>
+KDA_INLINE CodeSums choose(const float* x, const float* w, int n, ScaleMin s, int8_t* codes, const CodeOf& code_of,
+                           const LevelOf& level_of) {
+  // A scale too small to divide by counts as zero.
+  const float size = s.scale < 0 ? -s.scale : s.scale;
+  const F8 inverse = set8(size < 1e-35F ? 0 : 1 / s.scale);
+  const F8 scale = set8(s.scale);
+  const F8 min = set8(s.min);
+  F8 l1 = set8(0);
+  F8 ll = set8(0);
+  F8 xl = set8(0);
+  F8 error = set8(0);
+  for (int i = 0; i < n; i += 8) {
+    const F8 xi = load8(x + i);
+    const F8 wi = load8(w + i);
+    const F8 code = code_of((xi + min) * inverse);
+    const F8 l = level_of(code);
+    store_codes8(codes + i, code);
+    const F8 wl = wi * l;
+    const F8 rest = (xi + min) - scale * l;
+    l1 = l1 + wl;
+    ll = ll + wl * l;
+    xl = xl + wl * xi;
+    error = error + wi * rest * rest;
+  }
+  return {sum8(l1), sum8(ll), sum8(xl), sum8(error)};
+}
+
+CodeSums choose_codes(const float* x, const float* w, int n, ScaleMin s, int low, int high, int8_t* codes) {
+  return choose(
+      x, w, n, s, codes,
+      [&](const F8& v) { return round8(clamp8(v, static_cast<float>(low), static_cast<float>(high))); },
+      [](const F8& code) { return code; });
+}
+
+CodeSums choose_iq4_codes(const float* x, const float* w, int n, float scale, int8_t* codes) {
+  const Iq4Floats levels;
+  return choose(
+      x, w, n, {scale, 0}, codes, [](const F8& v) { return iq4_codes8(v); },
+      [&](const F8& code) { return look_up8(levels.level, code); });
+}
+
+void to_int8(const float* x, int n, float inverse, int8_t* codes) {
+  const F8 factor = set8(inverse);
+  for (int i = 0; i < n; i += 8) store_codes8(codes + i, round8(clamp8(load8(x + i) * factor, -127, 127)));
+}
+
+float max_magnitude(const float* x, int n) {
+  F8 largest = set8(0);
+  for (int i = 0; i < n; i += 8) {
+    const F8 v = load8(x + i);
+    largest = larger8(larger8(v, set8(0) - v), largest);
+  }
+  float lanes[8];
+  store8(lanes, largest);
+  float max = 0;
+  for (const float lane : lanes) max = lane > max ? lane : max;
+  return max;
+}
+
+template <int kEntries, int kBits>
+KDA_INLINE int best_row(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
+  F8 cost[kEntries];  // of each entry, by its level
+  for (int j = 0; j < kEntries; ++j) {
+    const F8 rest = set8(x[j]) - load8(levels);
+    cost[j] = set8(w[j]) * rest * rest;
+  }
+  F8 least = set8(3e38F);
+  F8 at = set8(0);
+  for (int r = 0; r < n_rows; r += 8) {
+    const U8 row = load_rows8(rows + r);
+    F8 sum = look_up_bits8(cost[0], row, 0);
+    for (int j = 1; j < kEntries; ++j) sum = sum + look_up_bits8(cost[j], row, kBits * j);
+    at = select_less8(sum, least, set8(static_cast<float>(r)), at);
+    least = smaller8(sum, least);
+  }
+  float sums[8];
+  float firsts[8];
+  store8(sums, least);
+  store8(firsts, at);
+  int found = static_cast<int>(firsts[0]);
+  float best = sums[0];
+  for (int c = 1; c < 8; ++c) {
+    const int row = static_cast<int>(firsts[c]) + c;
+    if (sums[c] > best || (sums[c] == best && row > found)) continue;
+    best = sums[c];
+    found = row;
+  }
+  return found;
+}
+
+int best_row_of_8(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
+  return best_row<8, 2>(rows, n_rows, x, w, levels);
+}
+
+int best_row_of_4(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
+  return best_row<4, 3>(rows, n_rows, x, w, levels);
+}
+
+constexpr SearchTable search_table(const char* name) {
+  return {name,    symmetric_scale, iq4_scale,     scale_min,    choose_codes, choose_iq4_codes,
+          to_int8, max_magnitude,   best_row_of_8, best_row_of_4};
+}
+
+}  // namespace
+}  // namespace kda
