@@ -113,8 +113,8 @@ void encode_mxfp4(const SearchTable& search, const float* src, std::byte* dst, i
       for (int e = std::max(exponent - 1, 0); e <= std::min(exponent + 1, 254); ++e) {
         int8_t codes[32];
         const float error = choose_fp4(in, std::ldexp(0.125F, e - exponent), codes);
-        // The largest code of the largest scales is past the largest float.
-        if (error >= least || e > 251) continue;
+        // Above 252 the largest code is past the largest float.
+        if (error >= least || e > 252) continue;
         least = error;
         best_exponent = e;
         std::copy_n(codes, 32, best);

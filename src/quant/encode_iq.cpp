@@ -4,6 +4,7 @@
 
 #include "quant/blocks.h"
 #include "quant/fit_iq.h"
+#include "quant/grid_index.h"
 #include "quant/iq_tables.h"
 
 namespace kda {
@@ -33,29 +34,24 @@ uint8_t split_signs(const float* x, const float* w, bool even, float* magnitudes
 template <int kGroupSize, int kEntries, bool kEvenSigns>
 struct Grid {
   static constexpr int kGroup = kGroupSize;
+  static constexpr int kPart = kEntries;
   static constexpr int kTopScale = 15;
-  static constexpr int kSteps = 1;
-  static constexpr int kRounds = 1;
   using Group = IqGroup<kGroupSize / kEntries, kGroupSize / 8>;
 
-  template <size_t kRows>
-  static Group place(const SearchTable& search, const uint16_t (&rows)[kRows], const float* levels, const float* x,
-                     const float* w, float scale) {
-    constexpr int kBits = kEntries == 8 ? 2 : 3;
-    constexpr int kLevels = 1 << kBits;
-    const auto best_row = kEntries == 8 ? search.best_row_of_8 : search.best_row_of_4;
+  static Group place(const GridIndex<kEntries>& grid, const float* levels, const float* x, const float* w,
+                     float scale) {
     float scaled[8];
-    for (int l = 0; l < 8; ++l) scaled[l] = scale * levels[l % kLevels];
+    for (int l = 0; l < GridIndex<kEntries>::kLevels; ++l) scaled[l] = scale * levels[l];
     Group out{};
     for (int e = 0; e < kGroup / 8; ++e) {
       float y[8];
       const float* weights = w + 8 * e;
       out.masks[e] = split_signs(x + 8 * e, weights, kEvenSigns, y);
       for (int first = 0; first < 8; first += kEntries) {
-        const int row = best_row(rows, static_cast<int>(kRows), y + first, weights + first, scaled);
+        const int row = grid.nearest(y + first, weights + first, scaled);
         out.rows[(8 * e + first) / kEntries] = static_cast<uint16_t>(row);
         for (int j = 0; j < kEntries; ++j) {
-          const float l = levels[rows[row] >> kBits * j & (kLevels - 1)];
+          const float l = levels[grid.level(row, j)];
           const float wl = weights[first + j] * l;
           const float rest = y[first + j] - scale * l;
           out.xl += wl * y[first + j];
@@ -68,45 +64,50 @@ struct Grid {
   }
 };
 
-// kStart: the usual scale of a group over the square root of its mean square, near the best for normal numbers.
+// kStarts: usual scales of a group over the square root of its mean square.
 
 struct Iq2Xxs : Grid<32, 8, true> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
-    return Grid::place(search, kIq2XxsGrid, kIq2Levels, x, w, scale);
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kPart> kGrid(kIq2XxsGrid);
+    return Grid::place(kGrid, kIq2Levels, x, w, scale);
   }
 };
 
 struct Iq2Xs : Grid<16, 8, true> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
-    return Grid::place(search, kIq2XsGrid, kIq2Levels, x, w, scale);
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kPart> kGrid(kIq2XsGrid);
+    return Grid::place(kGrid, kIq2Levels, x, w, scale);
   }
 };
 
 struct Iq2S : Grid<16, 8, false> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
-    return Grid::place(search, kIq2SGrid, kIq2Levels, x, w, scale);
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kPart> kGrid(kIq2SGrid);
+    return Grid::place(kGrid, kIq2Levels, x, w, scale);
   }
 };
 
 struct Iq3Xxs : Grid<32, 4, true> {
   static constexpr float kDivisor = 4;
   static constexpr float kStarts[] = {0.033F, 0.039F, 0.045F};
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
-    return Grid::place(search, kIq3XxsGrid, kIq3XxsLevels, x, w, scale);
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kPart> kGrid(kIq3XxsGrid);
+    return Grid::place(kGrid, kIq3XxsLevels, x, w, scale);
   }
 };
 
 struct Iq3S : Grid<32, 4, false> {
   static constexpr float kDivisor = 1;
   static constexpr float kStarts[] = {0.13F, 0.155F, 0.18F};
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
-    return Grid::place(search, kIq3SGrid, kIq3SLevels, x, w, scale);
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kPart> kGrid(kIq3SGrid);
+    return Grid::place(kGrid, kIq3SLevels, x, w, scale);
   }
 };
 
@@ -124,8 +125,8 @@ void pack_scales(const Fit& f, uint8_t (&scales)[kBytes]) {
   for (size_t k = 0; k < kBytes; ++k) scales[k] = static_cast<uint8_t>(f.scale[2 * k] | f.scale[2 * k + 1] << 4);
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ2_XXS& b) {
-  const auto f = fit_iq<Iq2Xxs>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ2_XXS& b) {
+  const auto f = fit_iq<Iq2Xxs>(in);
   b.d = f.d;
   for (int g = 0; g < 8; ++g) {
     for (int k = 0; k < 4; ++k) b.groups[g].index[k] = static_cast<uint8_t>(f.groups[g].rows[k]);
@@ -133,8 +134,8 @@ void encode(const SearchTable& search, const In& in, BlockIQ2_XXS& b) {
   }
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ2_XS& b) {
-  const auto f = fit_iq<Iq2Xs>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ2_XS& b) {
+  const auto f = fit_iq<Iq2Xs>(in);
   b.d = f.d;
   for (int e = 0; e < 32; ++e) {
     const auto& group = f.groups[e / 2];
@@ -143,8 +144,8 @@ void encode(const SearchTable& search, const In& in, BlockIQ2_XS& b) {
   pack_scales(f, b.scales);
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ2_S& b) {
-  const auto f = fit_iq<Iq2S>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ2_S& b) {
+  const auto f = fit_iq<Iq2S>(in);
   b.d = f.d;
   std::memset(b.qh, 0, sizeof b.qh);
   for (int e = 0; e < 32; ++e) {
@@ -156,8 +157,8 @@ void encode(const SearchTable& search, const In& in, BlockIQ2_S& b) {
   pack_scales(f, b.scales);
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ3_XXS& b) {
-  const auto f = fit_iq<Iq3Xxs>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ3_XXS& b) {
+  const auto f = fit_iq<Iq3Xxs>(in);
   b.d = f.d;
   for (int g = 0; g < 8; ++g) {
     for (int t = 0; t < 8; ++t) b.qs[8 * g + t] = static_cast<uint8_t>(f.groups[g].rows[t]);
@@ -165,8 +166,8 @@ void encode(const SearchTable& search, const In& in, BlockIQ3_XXS& b) {
   }
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ3_S& b) {
-  const auto f = fit_iq<Iq3S>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ3_S& b) {
+  const auto f = fit_iq<Iq3S>(in);
   b.d = f.d;
   for (int g = 0; g < 8; ++g) {
     b.qh[g] = 0;

@@ -1,6 +1,7 @@
 // IQ1: eight trits a grid row, all shifted by an eighth up or down.
 #include "quant/blocks.h"
 #include "quant/fit_iq.h"
+#include "quant/grid_index.h"
 #include "quant/iq_tables.h"
 
 namespace kda {
@@ -16,15 +17,13 @@ struct Trits {
   static constexpr int kTopScale = 7;
   static constexpr float kDivisor = 1;
   static constexpr float kStarts[] = {1.0F, 1.35F};  // usual scales of a group over the square root of its mean square
-  static constexpr int kSteps = 1;
-  static constexpr int kRounds = 1;
   using Group = IqGroup<kGroupSize / 8, kGroupSize / 8>;
 
-  static Group place(const SearchTable& search, const float* x, const float* w, float scale) {
+  static Group place(const float* x, const float* w, float scale) {
     Group out{};
     for (int first = 0; first < kGroup; first += kShared) {
-      Shifted best = shifted(search, x + first, w + first, scale, kIq1Delta);
-      const Shifted down = shifted(search, x + first, w + first, scale, -kIq1Delta);
+      Shifted best = shifted(x + first, w + first, scale, kIq1Delta);
+      const Shifted down = shifted(x + first, w + first, scale, -kIq1Delta);
       const bool is_down = down.error < best.error;
       if (is_down) best = down;
       for (int e = 0; e < kShared / 8; ++e) {
@@ -46,15 +45,16 @@ struct Trits {
     float error = 0;
   };
 
-  static Shifted shifted(const SearchTable& search, const float* x, const float* w, float scale, float delta) {
-    float levels[8];
-    for (int l = 0; l < 8; ++l) levels[l] = scale * (kIq1Levels[l % 4] + delta);
+  static Shifted shifted(const float* x, const float* w, float scale, float delta) {
+    static const GridIndex<8> kGrid(kIq1SGrid);
+    float levels[3];
+    for (int l = 0; l < 3; ++l) levels[l] = scale * (kIq1Levels[l] + delta);
     Shifted out;
     for (int e = 0; e < kShared / 8; ++e) {
-      const int row = search.best_row_of_8(kIq1SGrid, 2048, x + 8 * e, w + 8 * e, levels);
+      const int row = kGrid.nearest(x + 8 * e, w + 8 * e, levels);
       out.rows[e] = static_cast<uint16_t>(row);
       for (int j = 8 * e; j < 8 * e + 8; ++j) {
-        const float l = kIq1Levels[kIq1SGrid[row] >> 2 * (j % 8) & 3] + delta;
+        const float l = kIq1Levels[kGrid.level(row, j % 8)] + delta;
         const float rest = x[j] - scale * l;
         out.xl += w[j] * l * x[j];
         out.ll += w[j] * l * l;
@@ -65,8 +65,8 @@ struct Trits {
   }
 };
 
-void encode(const SearchTable& search, const In& in, BlockIQ1_S& b) {
-  const auto f = fit_iq<Trits<32, 32>>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ1_S& b) {
+  const auto f = fit_iq<Trits<32, 32>>(in);
   b.d = f.d;
   for (int g = 0; g < 8; ++g) {
     uint32_t word = static_cast<uint32_t>(f.scale[g]) << 12 | static_cast<uint32_t>(f.groups[g].masks[0]) << 15;
@@ -79,8 +79,8 @@ void encode(const SearchTable& search, const In& in, BlockIQ1_S& b) {
   }
 }
 
-void encode(const SearchTable& search, const In& in, BlockIQ1_M& b) {
-  const auto f = fit_iq<Trits<16, 8>>(search, in);
+void encode(const SearchTable& /*search*/, const In& in, BlockIQ1_M& b) {
+  const auto f = fit_iq<Trits<16, 8>>(in);
   for (int g = 0; g < 16; ++g) {
     uint32_t nibbles = 0;
     for (int k = 0; k < 2; ++k) {

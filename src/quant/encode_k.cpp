@@ -1,6 +1,6 @@
-// Super-blocks of 256: Q2_K to Q6_K and IQ4_XS. Each group gets its best scale (and minimum); these become integers
-// under scales of the super-block; then, with everything as it will be stored, each group tries the integers beside its
-// own, and the super-block's scales are fitted again to the codes.
+// Super-blocks of 256: Q2_K to Q6_K and IQ4_XS. Each group gets its best scale (and minimum). These become integers
+// under scales of the super-block, where each group tries the integers beside its nearest as well; then the
+// super-block's scales are fitted to the codes, and each group chooses again.
 #include <cmath>
 #include <cstring>
 
@@ -12,8 +12,6 @@ namespace kda {
 namespace {
 
 using In = Scaled<256>;
-
-constexpr int kRounds = 2;
 
 int nearest(float x, float scale, int low, int high) {
   if (scale == 0) return std::clamp(0, low, high);
@@ -39,48 +37,36 @@ struct MinFit {
   const In& in;
   WithMin<kGroups>& f;
 
-  ScaleMin of_group(int scale, int min) const {
-    return {stored_scale(f.d, in) * static_cast<float>(scale), stored_scale(f.dmin, in) * static_cast<float>(min)};
-  }
-
-  CodeSums choose(int g, int scale, int min, int8_t* codes) const {
-    return search.choose_codes(in.x + g * kSize, in.w + g * kSize, kSize, of_group(scale, min), 0, kTop, codes);
-  }
-
-  // Takes the integers for group g if their codes are better.
-  void try_group(int g, int scale, int min) {
-    if (scale < 0 || scale > kTopScale || min < 0 || min > kTopScale) return;
-    int8_t codes[kSize];
-    const CodeSums sums = choose(g, scale, min, codes);
-    if (!(sums.error < f.sums[g].error)) return;
-    f.scale[g] = scale;
-    f.min[g] = min;
-    f.sums[g] = sums;
-    std::memcpy(f.codes + g * kSize, codes, kSize);
-  }
-
-  void choose_all() {
+  // Each group takes the best integers among its own and those beside them, and the codes for them.
+  void choose() {
+    const float d = stored_scale(f.d, in);
+    const float dmin = stored_scale(f.dmin, in);
     f.error = 0;
     for (int g = 0; g < kGroups; ++g) {
-      f.sums[g] = choose(g, f.scale[g], f.min[g], f.codes + g * kSize);
-    }
-  }
-
-  void try_neighbours() {
-    f.error = 0;
-    for (int g = 0; g < kGroups; ++g) {
-      const int scale = f.scale[g];
-      const int min = f.min[g];
-      try_group(g, scale - 1, min);
-      try_group(g, scale + 1, min);
-      try_group(g, f.scale[g], min - 1);
-      try_group(g, f.scale[g], min + 1);
+      static constexpr int kScaleSteps[8] = {0, -1, 1, 0, 0, -1, 1, 1};
+      static constexpr int kMinSteps[8] = {0, 0, 0, -1, 1, -1, 1, -1};
+      const float* x = in.x + g * kSize;
+      const float* w = in.w + g * kSize;
+      int scales[8];
+      int mins[8];
+      float real_scales[8];
+      float real_mins[8];
+      for (int c = 0; c < 8; ++c) {
+        scales[c] = std::clamp(f.scale[g] + kScaleSteps[c], 0, kTopScale);
+        mins[c] = std::clamp(f.min[g] + kMinSteps[c], 0, kTopScale);
+        real_scales[c] = d * static_cast<float>(scales[c]);
+        real_mins[c] = dmin * static_cast<float>(mins[c]);
+      }
+      const int best = search.best_of_8(x, w, kSize, real_scales, real_mins, 0, kTop);
+      f.scale[g] = scales[best];
+      f.min[g] = mins[best];
+      f.sums[g] = search.choose_codes(x, w, kSize, {real_scales[best], real_mins[best]}, 0, kTop, f.codes + g * kSize);
       f.error += f.sums[g].error;
     }
   }
 
   // d and dmin of least squares for the codes and integers at hand: x ~ d (scale code) - dmin min.
-  void refit() {
+  void fit_block_scales() {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     for (int g = 0; g < kGroups; ++g) {
       const double s = f.scale[g];
@@ -126,18 +112,12 @@ WithMin<kGroups> fit_with_min(const SearchTable& search, const In& in) {
     best.min[g] = nearest(groups[g].min, stored_scale(best.dmin, in), 0, kTopScale);
   }
   MinFit<kGroups, kTop, kTopScale> fit{search, in, best};
-  fit.choose_all();
-  fit.try_neighbours();
-  for (int round = 0; round < kRounds; ++round) {
-    WithMin<kGroups> next = best;
-    MinFit<kGroups, kTop, kTopScale> again{search, in, next};
-    again.refit();
-    again.choose_all();
-    again.try_neighbours();
-    if (!(next.error < best.error)) break;
-    best = next;
-  }
-  return best;
+  fit.choose();
+  WithMin<kGroups> again = best;
+  MinFit<kGroups, kTop, kTopScale> refit{search, in, again};
+  refit.fit_block_scales();
+  refit.choose();
+  return again.error < best.error ? again : best;
 }
 
 // Codes without minima, scales of either sign.
@@ -150,11 +130,15 @@ struct Symmetric {
   float error;
 };
 
-// The nearest of the codes kLow..kHigh.
+// Codes -kHalf..kHalf-1.
 template <int kHalf>
 struct Integers {
   static float scale(const SearchTable& search, const float* x, const float* w, int n) {
     return search.symmetric_scale(x, w, n, kHalf);
+  }
+  static int best_of_8(const SearchTable& search, const float* x, const float* w, int n, const float (&scales)[8]) {
+    static constexpr float kNoMins[8] = {};
+    return search.best_of_8(x, w, n, scales, kNoMins, -kHalf, kHalf - 1);
   }
   static CodeSums choose(const SearchTable& search, const float* x, const float* w, int n, float scale, int8_t* codes) {
     return search.choose_codes(x, w, n, {scale, 0}, -kHalf, kHalf - 1, codes);
@@ -164,6 +148,9 @@ struct Integers {
 struct Iq4 {
   static float scale(const SearchTable& search, const float* x, const float* w, int n) {
     return search.iq4_scale(x, w, n);
+  }
+  static int best_of_8(const SearchTable& search, const float* x, const float* w, int n, const float (&scales)[8]) {
+    return search.best_of_8_iq4(x, w, n, scales);
   }
   static CodeSums choose(const SearchTable& search, const float* x, const float* w, int n, float scale, int8_t* codes) {
     return search.choose_iq4_codes(x, w, n, scale, codes);
@@ -177,29 +164,28 @@ struct SymmetricFit {
   const In& in;
   Symmetric<kGroups>& f;
 
-  CodeSums choose(int g, int scale, int8_t* codes) const {
-    return Codes::choose(search, in.x + g * kSize, in.w + g * kSize, kSize,
-                         stored_scale(f.d, in) * static_cast<float>(scale), codes);
-  }
-
-  void choose_all() {
+  // Each group takes the best integer among its own and those near it, and the codes for it.
+  void choose() {
+    const float d = stored_scale(f.d, in);
     f.error = 0;
     for (int g = 0; g < kGroups; ++g) {
-      f.sums[g] = choose(g, f.scale[g], f.codes + g * kSize);
-      for (const int scale : {f.scale[g] - 1, f.scale[g] + 1}) {
-        if (scale < -kHalfScale || scale >= kHalfScale) continue;
-        int8_t codes[kSize];
-        const CodeSums sums = choose(g, scale, codes);
-        if (!(sums.error < f.sums[g].error)) continue;
-        f.scale[g] = scale;
-        f.sums[g] = sums;
-        std::memcpy(f.codes + g * kSize, codes, kSize);
+      static constexpr int kSteps[8] = {0, -1, 1, -2, 2, -3, 3, 4};
+      const float* x = in.x + g * kSize;
+      const float* w = in.w + g * kSize;
+      int scales[8];
+      float real[8];
+      for (int c = 0; c < 8; ++c) {
+        scales[c] = std::clamp(f.scale[g] + kSteps[c], -kHalfScale, kHalfScale - 1);
+        real[c] = d * static_cast<float>(scales[c]);
       }
+      const int best = Codes::best_of_8(search, x, w, kSize, real);
+      f.scale[g] = scales[best];
+      f.sums[g] = Codes::choose(search, x, w, kSize, real[best], f.codes + g * kSize);
       f.error += f.sums[g].error;
     }
   }
 
-  void refit() {
+  void fit_block_scale() {
     double ll = 0;
     double xl = 0;
     for (int g = 0; g < kGroups; ++g) {
@@ -225,16 +211,12 @@ Symmetric<kGroups> fit_symmetric(const SearchTable& search, const In& in) {
   for (int g = 0; g < kGroups; ++g) {
     best.scale[g] = nearest(groups[g], stored_scale(best.d, in), -kHalfScale, kHalfScale - 1);
   }
-  SymmetricFit<kGroups, kHalfScale, Codes>{search, in, best}.choose_all();
-  for (int round = 0; round < kRounds; ++round) {
-    Symmetric<kGroups> next = best;
-    SymmetricFit<kGroups, kHalfScale, Codes> fit{search, in, next};
-    fit.refit();
-    fit.choose_all();
-    if (!(next.error < best.error)) break;
-    best = next;
-  }
-  return best;
+  SymmetricFit<kGroups, kHalfScale, Codes>{search, in, best}.choose();
+  Symmetric<kGroups> again = best;
+  SymmetricFit<kGroups, kHalfScale, Codes> refit{search, in, again};
+  refit.fit_block_scale();
+  refit.choose();
+  return again.error < best.error ? again : best;
 }
 
 // Two bits of each code into planes of 32.

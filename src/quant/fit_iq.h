@@ -19,8 +19,8 @@ struct IqGroup {
   float error;  // sum of w (x - scale l)^2
 };
 
-/// Formats have: kGroup elements, kTopScale, kDivisor, kStarts, kSteps, kRounds, Group (an IqGroup) and
-///   static Group place(const SearchTable&, const float* x, const float* w, float scale)
+/// Formats have: kGroup elements, kTopScale, kDivisor, kStarts, Group (an IqGroup) and
+///   static Group place(const float* x, const float* w, float scale)
 /// A group's values stand for d (2 s + 1) / kDivisor * l, s = 0..kTopScale.
 template <typename Format>
 struct IqFit {
@@ -33,14 +33,12 @@ struct IqFit {
 };
 
 template <typename Format>
-IqFit<Format> fit_iq(const SearchTable& search, const Scaled<256>& in) {
+IqFit<Format> fit_iq(const Scaled<256>& in) {
   using Fit = IqFit<Format>;
   using Group = typename Format::Group;
   constexpr int kSize = Format::kGroup;
   constexpr auto kTop = static_cast<float>(2 * Format::kTopScale + 1);
-  const auto place = [&](int g, float scale) {
-    return Format::place(search, in.x + g * kSize, in.w + g * kSize, scale);
-  };
+  const auto place = [&](int g, float scale) { return Format::place(in.x + g * kSize, in.w + g * kSize, scale); };
 
   // Each group alone: from the best of some usual ratios of scale and power on, the scale of least squares for the rows
   // chosen under the scale before.
@@ -66,7 +64,7 @@ IqFit<Format> fit_iq(const SearchTable& search, const Scaled<256>& in) {
     for (const float start : Format::kStarts) {
       if (size > 0) try_scale(start * size);
     }
-    for (int step = 0; step < Format::kSteps && scales[g] > 0; ++step) try_scale(scales[g]);
+    if (scales[g] > 0) try_scale(scales[g]);
     largest = std::max(largest, scales[g]);
   }
 
@@ -94,26 +92,22 @@ IqFit<Format> fit_iq(const SearchTable& search, const Scaled<256>& in) {
   }
 
   // The common scale of least squares, and rows for it.
-  for (int round = 0; round < Format::kRounds; ++round) {
-    Fit next = best;
-    double xl = 0;
-    double ll = 0;
-    for (int g = 0; g < Fit::kGroups; ++g) {
-      const double odd = 2 * best.scale[g] + 1;
-      xl += odd * best.groups[g].xl;
-      ll += odd * odd * best.groups[g].ll;
-    }
-    if (!(xl > 0 && ll > 0)) break;
-    next.d = to_scale(static_cast<float>(xl / ll * Format::kDivisor) * in.back);
-    next.error = 0;
-    for (int g = 0; g < Fit::kGroups; ++g) {
-      next.groups[g] = place(g, of_scale(next, next.scale[g]));
-      next.error += next.groups[g].error;
-    }
-    if (!(next.error < best.error)) break;
-    best = next;
+  double xl = 0;
+  double ll = 0;
+  for (int g = 0; g < Fit::kGroups; ++g) {
+    const double odd = 2 * best.scale[g] + 1;
+    xl += odd * best.groups[g].xl;
+    ll += odd * odd * best.groups[g].ll;
   }
-  return best;
+  if (!(xl > 0 && ll > 0)) return best;
+  Fit again = best;
+  again.d = to_scale(static_cast<float>(xl / ll * Format::kDivisor) * in.back);
+  again.error = 0;
+  for (int g = 0; g < Fit::kGroups; ++g) {
+    again.groups[g] = place(g, of_scale(again, again.scale[g]));
+    again.error += again.groups[g].error;
+  }
+  return again.error < best.error ? again : best;
 }
 
 }  // namespace kda

@@ -14,6 +14,14 @@
 namespace kda {
 namespace {
 
+/// Fifteen ascending numbers in the order in which a binary search asks for them; rank8(v) says how many are below v.
+struct Ranks {
+  float first[8];  // of the eight of each array as many are used as there are numbers to choose from: 1, 2, 4 and 8
+  float second[8];
+  float third[8];
+  float fourth[8];
+};
+
 #if defined(__AVX2__)
 
 struct F8 {
@@ -41,6 +49,20 @@ KDA_INLINE F8 look_up8(const float (&table)[16], F8 codes) {
   const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);
   return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)))};
 }
+/// See Ranks.
+KDA_INLINE F8 rank8(const Ranks& r, F8 v) {
+  const auto above = [&](__m256 middle, int bit) {
+    return _mm256_and_si256(_mm256_castps_si256(_mm256_cmp_ps(v.v, middle, _CMP_GT_OQ)), _mm256_set1_epi32(bit));
+  };
+  const auto pick = [](const float(&middles)[8], __m256i index) {
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(middles), index);
+  };
+  __m256i rank = above(_mm256_set1_ps(r.first[0]), 8);
+  rank = _mm256_or_si256(rank, above(pick(r.second, _mm256_srli_epi32(rank, 3)), 4));
+  rank = _mm256_or_si256(rank, above(pick(r.third, _mm256_srli_epi32(rank, 2)), 2));
+  rank = _mm256_or_si256(rank, above(pick(r.fourth, _mm256_srli_epi32(rank, 1)), 1));
+  return {_mm256_cvtepi32_ps(rank)};
+}
 /// Whole floats -128..127 as bytes.
 KDA_INLINE void store_codes8(int8_t* p, F8 a) {
   const __m256i wide = _mm256_cvttps_epi32(a.v);
@@ -48,25 +70,10 @@ KDA_INLINE void store_codes8(int8_t* p, F8 a) {
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
 }
 
-/// Eight numbers of 16 bits.
-struct U8 {
-  __m256i v;
-};
-KDA_INLINE U8 load_rows8(const uint16_t* p) {
-  return {_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
-}
-/// table[three bits from bit `shift` on].
-KDA_INLINE F8 look_up_bits8(F8 table, U8 rows, int shift) {
-  return {_mm256_permutevar8x32_ps(table.v, _mm256_srli_epi32(rows.v, shift))};
-}
-
 #else
 
 struct F8 {
   float v[8];
-};
-struct U8 {
-  uint32_t v[8];
 };
 template <typename Function>
 KDA_INLINE F8 map8(Function f) {
@@ -107,16 +114,17 @@ KDA_INLINE F8 select_less8(const F8& a, const F8& b, const F8& value, const F8& 
 KDA_INLINE F8 look_up8(const float (&table)[16], const F8& codes) {
   return map8([&](int i) { return table[static_cast<int>(codes.v[i])]; });
 }
+KDA_INLINE F8 rank8(const Ranks& r, const F8& v) {
+  return map8([&](int i) {
+    int rank = v.v[i] > r.first[0] ? 8 : 0;
+    rank |= v.v[i] > r.second[rank >> 3] ? 4 : 0;
+    rank |= v.v[i] > r.third[rank >> 2] ? 2 : 0;
+    rank |= v.v[i] > r.fourth[rank >> 1] ? 1 : 0;
+    return static_cast<float>(rank);
+  });
+}
 KDA_INLINE void store_codes8(int8_t* p, const F8& a) {
   for (int i = 0; i < 8; ++i) p[i] = static_cast<int8_t>(a.v[i]);
-}
-KDA_INLINE U8 load_rows8(const uint16_t* p) {
-  U8 out;
-  for (int i = 0; i < 8; ++i) out.v[i] = p[i];
-  return out;
-}
-KDA_INLINE F8 look_up_bits8(const F8& table, const U8& rows, int shift) {
-  return map8([&](int i) { return table.v[rows.v[i] >> shift & 7]; });
 }
 
 #endif

@@ -1,4 +1,4 @@
-// The inner loops of the encoders: which scale, codes or grid row fit best. One table for every instruction set; all
+// The inner loops of the encoders: which scale and codes fit best. One table for every instruction set; all
 // give the same bits. Plain declarations only: files compiled with flags of their own include this header.
 //
 // All take values x of magnitude below 2 (encoders divide a block by a power of two) and weights w >= 0 of about 1, and
@@ -39,7 +39,14 @@ struct SearchTable {
   /// 0.
   CodeSums (*choose_codes)(const float* x, const float* w, int n, ScaleMin s, int low, int high, int8_t* codes);
 
-  /// The same for the levels of IQ4 (min is 0; sums are of levels, codes are 0..15).
+  /// Which of eight pairs of scale and minimum gives codes low..high with the least error, the first one favoured.
+  int (*best_of_8)(const float* x, const float* w, int n, const float (&scales)[8], const float (&mins)[8], int low,
+                   int high);
+
+  /// The same for the levels of IQ4, without minima.
+  int (*best_of_8_iq4)(const float* x, const float* w, int n, const float (&scales)[8]);
+
+  /// choose_codes for the levels of IQ4 (sums are of levels, codes are 0..15).
   CodeSums (*choose_iq4_codes)(const float* x, const float* w, int n, float scale, int8_t* codes);
 
   /// Q8_0: n bytes x * inverse, n a multiple of 8.
@@ -47,11 +54,6 @@ struct SearchTable {
 
   /// Largest magnitude of n values, n a multiple of 8.
   float (*max_magnitude)(const float* x, int n);
-
-  /// The row of a grid whose entries' levels are nearest to x: least sum of w (x - level)^2, the first one on ties.
-  /// n_rows is a multiple of 8. Rows have eight entries of two bits, levels repeats its four numbers; or four of three.
-  int (*best_row_of_8)(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]);
-  int (*best_row_of_4)(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]);
 };
 
 extern const SearchTable kBaselineSearch;

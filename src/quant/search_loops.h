@@ -78,32 +78,31 @@ float symmetric_scale(const float* x, const float* w, int n, int half) {
   return best_scale<3>(x, w, n, inverses, [&](const F8& v) { return round8(clamp8(v, -end, end - 1)); });
 }
 
-/// Codes of the nearest levels of IQ4, the lower one on ties: how many of the midpoints lie below.
-KDA_INLINE F8 iq4_codes8(const F8& v) {
-  F8 code = set8(0);
-  for (int k = 0; k < 15; ++k) {
-    const float middle = 0.5F * static_cast<float>(kIq4Levels[k] + kIq4Levels[k + 1]);
-    code = code + select_less8(set8(middle), v, set8(1), set8(0));
-  }
-  return code;
-}
-
-struct Iq4Floats {
+/// IQ4: the levels, and for the nearest one (the lower on ties) the middles between them.
+struct Iq4 {
   float level[16];
-  KDA_INLINE Iq4Floats() {
+  Ranks middles = {};
+  KDA_INLINE Iq4() {
     for (int k = 0; k < 16; ++k) level[k] = static_cast<float>(kIq4Levels[k]);
+    const auto middle = [&](int k) { return 0.5F * (level[k] + level[k + 1]); };
+    middles.first[0] = middle(7);
+    for (int k = 0; k < 2; ++k) middles.second[k] = middle(8 * k + 3);
+    for (int k = 0; k < 4; ++k) middles.third[k] = middle(4 * k + 1);
+    for (int k = 0; k < 8; ++k) middles.fourth[k] = middle(2 * k);
   }
+  KDA_INLINE F8 code(const F8& v) const { return rank8(middles, v); }
+  KDA_INLINE F8 nearest(const F8& v) const { return look_up8(level, code(v)); }
 };
 
 /// The element of largest magnitude lands on +127, or near the lowest level.
 float iq4_scale(const float* x, const float* w, int n) {
   const float m = extreme(x, n);
   if (m == 0) return 0;
-  const Iq4Floats levels;
+  const Iq4 iq4;
   float inverses[16];
   inverses[0] = 127 / m;
   for (int c = 1; c < 16; ++c) inverses[c] = (static_cast<float>(c - 8) - 127) / m;
-  return best_scale<2>(x, w, n, inverses, [&](const F8& v) { return look_up8(levels.level, iq4_codes8(v)); });
+  return best_scale<2>(x, w, n, inverses, [&](const F8& v) { return iq4.nearest(v); });
 }
 
 struct ScaleMinSums {
@@ -195,13 +194,54 @@ ScaleMin scale_min(const float* x, const float* w, int n, int top, bool min_belo
   return best;
 }
 
+/// A scale too small to divide by counts as zero.
+constexpr float kSmallestDivisor = 1e-35F;
+
+/// level_of(quotients) are the levels of the nearest codes.
+template <typename LevelOf>
+KDA_INLINE int best_of_8(const float* x, const float* w, int n, const float (&scales)[8], const float (&mins)[8],
+                         const LevelOf& level_of) {
+  const F8 zero = set8(0);
+  const F8 scale = load8(scales);
+  const F8 min = load8(mins);
+  const F8 size = larger8(scale, zero - scale);
+  const F8 inverse = select_less8(size, set8(kSmallestDivisor), zero, set8(1) / scale);
+  F8 error[2] = {zero, zero};  // of even and odd elements: two sums to add to in turn
+  for (int i = 0; i < n; i += 2) {
+    for (int k = 0; k < 2; ++k) {
+      const F8 shifted = set8(x[i + k]) + min;
+      const F8 rest = shifted - scale * level_of(shifted * inverse);
+      error[k] = error[k] + set8(w[i + k]) * rest * rest;
+    }
+  }
+  float errors[8];
+  store8(errors, error[0] + error[1]);
+  int best = 0;
+  for (int c = 1; c < 8; ++c) {
+    if (errors[c] < errors[best] * (1 - kMargin)) best = c;
+  }
+  return best;
+}
+
+int best_of_8(const float* x, const float* w, int n, const float (&scales)[8], const float (&mins)[8], int low,
+              int high) {
+  const auto first = static_cast<float>(low);
+  const auto last = static_cast<float>(high);
+  return best_of_8(x, w, n, scales, mins, [=](const F8& v) { return round8(clamp8(v, first, last)); });
+}
+
+int best_of_8_iq4(const float* x, const float* w, int n, const float (&scales)[8]) {
+  const float no_mins[8] = {};
+  const Iq4 iq4;
+  return best_of_8(x, w, n, scales, no_mins, [&](const F8& v) { return iq4.nearest(v); });
+}
+
 /// Codes are what code_of makes of a quotient, and stand for level_of(code).
 template <typename CodeOf, typename LevelOf>
 KDA_INLINE CodeSums choose(const float* x, const float* w, int n, ScaleMin s, int8_t* codes, const CodeOf& code_of,
                            const LevelOf& level_of) {
-  // A scale too small to divide by counts as zero.
   const float size = s.scale < 0 ? -s.scale : s.scale;
-  const F8 inverse = set8(size < 1e-35F ? 0 : 1 / s.scale);
+  const F8 inverse = set8(size < kSmallestDivisor ? 0 : 1 / s.scale);
   const F8 scale = set8(s.scale);
   const F8 min = set8(s.min);
   F8 l1 = set8(0);
@@ -232,10 +272,10 @@ CodeSums choose_codes(const float* x, const float* w, int n, ScaleMin s, int low
 }
 
 CodeSums choose_iq4_codes(const float* x, const float* w, int n, float scale, int8_t* codes) {
-  const Iq4Floats levels;
+  const Iq4 iq4;
   return choose(
-      x, w, n, {scale, 0}, codes, [](const F8& v) { return iq4_codes8(v); },
-      [&](const F8& code) { return look_up8(levels.level, code); });
+      x, w, n, {scale, 0}, codes, [&](const F8& v) { return iq4.code(v); },
+      [&](const F8& code) { return look_up8(iq4.level, code); });
 }
 
 void to_int8(const float* x, int n, float inverse, int8_t* codes) {
@@ -256,48 +296,9 @@ float max_magnitude(const float* x, int n) {
   return max;
 }
 
-template <int kEntries, int kBits>
-KDA_INLINE int best_row(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
-  F8 cost[kEntries];  // of each entry, by its level
-  for (int j = 0; j < kEntries; ++j) {
-    const F8 rest = set8(x[j]) - load8(levels);
-    cost[j] = set8(w[j]) * rest * rest;
-  }
-  F8 least = set8(3e38F);
-  F8 at = set8(0);
-  for (int r = 0; r < n_rows; r += 8) {
-    const U8 row = load_rows8(rows + r);
-    F8 sum = look_up_bits8(cost[0], row, 0);
-    for (int j = 1; j < kEntries; ++j) sum = sum + look_up_bits8(cost[j], row, kBits * j);
-    at = select_less8(sum, least, set8(static_cast<float>(r)), at);
-    least = smaller8(sum, least);
-  }
-  float sums[8];
-  float firsts[8];
-  store8(sums, least);
-  store8(firsts, at);
-  int found = static_cast<int>(firsts[0]);
-  float best = sums[0];
-  for (int c = 1; c < 8; ++c) {
-    const int row = static_cast<int>(firsts[c]) + c;
-    if (sums[c] > best || (sums[c] == best && row > found)) continue;
-    best = sums[c];
-    found = row;
-  }
-  return found;
-}
-
-int best_row_of_8(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
-  return best_row<8, 2>(rows, n_rows, x, w, levels);
-}
-
-int best_row_of_4(const uint16_t* rows, int n_rows, const float* x, const float* w, const float (&levels)[8]) {
-  return best_row<4, 3>(rows, n_rows, x, w, levels);
-}
-
 constexpr SearchTable search_table(const char* name) {
-  return {name,    symmetric_scale, iq4_scale,     scale_min,    choose_codes, choose_iq4_codes,
-          to_int8, max_magnitude,   best_row_of_8, best_row_of_4};
+  return {name,      symmetric_scale, iq4_scale,        scale_min, choose_codes,
+          best_of_8, best_of_8_iq4,   choose_iq4_codes, to_int8,   max_magnitude};
 }
 
 }  // namespace

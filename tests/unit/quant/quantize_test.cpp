@@ -183,7 +183,7 @@ TEST(Quantize, EveryInstructionSetGivesTheSameBytes) {
   std::vector<float> importance(x.size());
   for (float& v : importance) v = std::exp(2 * normal(random));
   for (const TensorType type : writable_types()) {
-    for (const float* weights : {static_cast<const float*>(nullptr), static_cast<const float*>(importance.data())}) {
+    for (const float* weights : std::initializer_list<const float*>{nullptr, importance.data()}) {
       std::vector<std::byte> bytes(encoded(type, x).size());
       const auto n = static_cast<int64_t>(x.size());
       find_encoder(type)(kBaselineSearch, x.data(), bytes.data(), n, weights);
@@ -205,7 +205,7 @@ TEST(Quantize, AnEncodedGridIsReproduced) {
   }
 }
 
-TEST(Quantize, EveryFiniteInputGivesAFiniteRow) {
+TEST(Quantize, EveryFiniteInputDecodesToFiniteValues) {
   constexpr float kMax = std::numeric_limits<float>::max();
   std::vector<std::vector<float>> rows;
   for (const float scale : {kMax, 1e30F, 7e6F, 1e-3F, 1e-8F, 1e-30F, 1e-38F, 1e-44F}) {
@@ -216,16 +216,40 @@ TEST(Quantize, EveryFiniteInputGivesAFiniteRow) {
     rows.push_back(x);
     for (float& value : x) value = -scale;
     rows.push_back(x);
-    x.assign(256, 0.0F);
+    x.assign(256, -0.0F);
     x[100] = scale;
     rows.push_back(x);
+    x = gaussian(256, 8);
+    x[77] = -scale;
+    rows.push_back(x);
   }
+  std::vector<float> huge(256, kMax);
+  std::vector<float> one_column(256, 0.0F);
+  one_column[3] = 1e-44F;
   for (const TensorType type : writable_types()) {
     if (type == TensorType::kF16 || type == TensorType::kBF16) continue;  // these round as their format says
     for (const std::vector<float>& x : rows) {
-      const std::vector<std::byte> bytes = encoded(type, x);
-      EXPECT_EQ(find_non_finite_block(type, bytes.data(), 256), -1) << type_info(type).name << ", " << x[100];
+      for (const float* importance : std::initializer_list<const float*>{nullptr, huge.data(), one_column.data()}) {
+        const std::vector<std::byte> bytes = encoded(type, x, importance);
+        EXPECT_EQ(find_non_finite_block(type, bytes.data(), 256), -1) << type_info(type).name << ", " << x[100];
+        EXPECT_EQ(find_non_finite(round_trip(type, x, importance).data(), 256), -1) << type_info(type).name;
+      }
     }
+  }
+}
+
+TEST(Quantize, OneOutlierSpoilsItsOwnBlockOnly) {
+  std::vector<float> x = gaussian(768, 9);
+  const std::vector<float> plain = x;
+  x[300] = 1e30F;
+  for (const TensorType type : writable_types()) {
+    const std::vector<float> with = round_trip(type, x);
+    const std::vector<float> without = round_trip(type, plain);
+    for (size_t i = 0; i < 768; ++i) {
+      if (i / 256 == 1) continue;
+      EXPECT_EQ(with[i], without[i]) << type_info(type).name;
+    }
+    EXPECT_GT(with[300], 1e4F) << type_info(type).name << ": as near as its scale can get";
   }
 }
 
