@@ -78,31 +78,33 @@ float symmetric_scale(const float* x, const float* w, int n, int half) {
   return best_scale<3>(x, w, n, inverses, [&](const F8& v) { return round8(clamp8(v, -end, end - 1)); });
 }
 
-/// IQ4: the levels, and for the nearest one (the lower on ties) the middles between them.
+/// IQ4: the levels, and for the nearest one (the lower on ties) the middles between them. Made at compile time, so that
+/// the table of blocks.h leaves no symbol here.
 struct Iq4 {
-  float level[16];
+  float level[16] = {};
   Ranks middles = {};
-  KDA_INLINE Iq4() {
+  constexpr Iq4() {
     for (int k = 0; k < 16; ++k) level[k] = static_cast<float>(kIq4Levels[k]);
-    const auto middle = [&](int k) { return 0.5F * (level[k] + level[k + 1]); };
-    middles.first[0] = middle(7);
-    for (int k = 0; k < 2; ++k) middles.second[k] = middle(8 * k + 3);
-    for (int k = 0; k < 4; ++k) middles.third[k] = middle(4 * k + 1);
     for (int k = 0; k < 8; ++k) middles.fourth[k] = middle(2 * k);
+    for (int k = 0; k < 4; ++k) middles.third[k] = middle(4 * k + 1);
+    for (int k = 0; k < 2; ++k) middles.second[k] = middle(8 * k + 3);
+    middles.first[0] = middle(7);
   }
-  KDA_INLINE F8 code(const F8& v) const { return rank8(middles, v); }
-  KDA_INLINE F8 nearest(const F8& v) const { return look_up8(level, code(v)); }
+  [[nodiscard]] constexpr float middle(int k) const { return 0.5F * (level[k] + level[k + 1]); }
 };
+constexpr Iq4 kIq4;
+
+KDA_INLINE F8 iq4_codes8(const F8& v) { return rank8(kIq4.middles, v); }
+KDA_INLINE F8 iq4_levels8(const F8& codes) { return look_up8(kIq4.level, codes); }
 
 /// The element of largest magnitude lands on +127, or near the lowest level.
 float iq4_scale(const float* x, const float* w, int n) {
   const float m = extreme(x, n);
   if (m == 0) return 0;
-  const Iq4 iq4;
   float inverses[16];
   inverses[0] = 127 / m;
   for (int c = 1; c < 16; ++c) inverses[c] = (static_cast<float>(c - 8) - 127) / m;
-  return best_scale<2>(x, w, n, inverses, [&](const F8& v) { return iq4.nearest(v); });
+  return best_scale<2>(x, w, n, inverses, [](const F8& v) { return iq4_levels8(iq4_codes8(v)); });
 }
 
 struct ScaleMinSums {
@@ -232,8 +234,7 @@ int best_of_8(const float* x, const float* w, int n, const float (&scales)[8], c
 
 int best_of_8_iq4(const float* x, const float* w, int n, const float (&scales)[8]) {
   const float no_mins[8] = {};
-  const Iq4 iq4;
-  return best_of_8(x, w, n, scales, no_mins, [&](const F8& v) { return iq4.nearest(v); });
+  return best_of_8(x, w, n, scales, no_mins, [](const F8& v) { return iq4_levels8(iq4_codes8(v)); });
 }
 
 /// Codes are what code_of makes of a quotient, and stand for level_of(code).
@@ -272,10 +273,9 @@ CodeSums choose_codes(const float* x, const float* w, int n, ScaleMin s, int low
 }
 
 CodeSums choose_iq4_codes(const float* x, const float* w, int n, float scale, int8_t* codes) {
-  const Iq4 iq4;
   return choose(
-      x, w, n, {scale, 0}, codes, [&](const F8& v) { return iq4.code(v); },
-      [&](const F8& code) { return look_up8(iq4.level, code); });
+      x, w, n, {scale, 0}, codes, [](const F8& v) { return iq4_codes8(v); },
+      [](const F8& code) { return iq4_levels8(code); });
 }
 
 void to_int8(const float* x, int n, float inverse, int8_t* codes) {
