@@ -1,6 +1,6 @@
 # What `cmake --install` puts in place: the program, one static library of everything under it, its headers, a pkg-config file.
 
-set(folders base quant formats arch weights convert tokenizer kernels ops state layers model sampler chat engine)
+set(folders base quant formats arch weights convert tokenizer kernels ops state layers model sampler chat engine measure)
 foreach(folder ${folders})
   list(APPEND objects $<TARGET_OBJECTS:kda_${folder}>)
 endforeach()

@@ -90,10 +90,10 @@ class Sequence {
   /// yields NaN.
   void feed(std::span<const int32_t> ids, const FeedProgress& progress = {});
 
-  /// As feed, and calls each(position, logits [vocab]) for every one of ids in order. sink may be nullptr; otherwise it
-  /// receives every intermediate.
+  /// As feed, and calls each(position, logits [vocab]) for every one of ids in order, but for the first `n_without`.
+  /// sink may be nullptr; otherwise it receives every intermediate and what products read.
   void feed_all_logits(std::span<const int32_t> ids, const std::function<void(int64_t, std::span<const float>)>& each,
-                       TensorSink* sink = nullptr, const FeedProgress& progress = {});
+                       TensorSink* sink = nullptr, const FeedProgress& progress = {}, int64_t n_without = 0);
 
   /// Makes the timeline exactly ids: keeps the longest common prefix that a snapshot (or the present state) allows and
   /// feeds the rest. `borders`: positions in ids after which a snapshot is kept. Returns the number of tokens reused.

@@ -47,8 +47,8 @@ void Sequence::Impl::check(std::span<const int32_t> ids, int64_t size) const {
   }
 }
 
-void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink,
-                               const EachLayer& each_layer) {
+void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each,
+                               int64_t n_without, TensorSink* sink, const EachLayer& each_layer) {
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
   RunMemory& run = run_memory;
@@ -74,7 +74,7 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
   if (!each) return;
   const int64_t vocab = engine.config().vocab_size;
   std::vector<float> values(static_cast<size_t>(std::min(n, kLogitRows) * vocab));
-  for (int64_t begin = 0; begin < n; begin += kLogitRows) {
+  for (int64_t begin = n_without; begin < n; begin += kLogitRows) {
     const int64_t rows = std::min(kLogitRows, n - begin);
     const MatView logits = {values.data(), rows, vocab, vocab};
     engine.model.logits(run.ops, run.workspace, begin, logits, sink);
@@ -101,7 +101,7 @@ void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> 
     if (progress && n > 1) {
       each_layer = [&](int64_t layers) { report(done + n * layers / engine.config().n_layers()); };
     }
-    run_batch(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), done + n == total, {}, nullptr,
+    run_batch(ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), done + n == total, {}, 0, nullptr,
               each_layer);
     done += n;
     if (cut != cuts.end() && *cut == start + done) keep_snapshot();
@@ -147,7 +147,7 @@ void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) 
 
 void Sequence::feed_all_logits(std::span<const int32_t> ids,
                                const std::function<void(int64_t, std::span<const float>)>& each, TensorSink* sink,
-                               const FeedProgress& progress) {
+                               const FeedProgress& progress, int64_t n_without) {
   impl_->check(ids, size());
   impl_->engine.checkpoint->check_unchanged();
   impl_->recover();
@@ -161,7 +161,8 @@ void Sequence::feed_all_logits(std::span<const int32_t> ids,
         }
       };
     }
-    impl_->run_batch(ids.subspan(done, std::min(batch, ids.size() - done)), true, each, sink, each_layer);
+    const auto part = ids.subspan(done, std::min(batch, ids.size() - done));
+    impl_->run_batch(part, true, each, std::max<int64_t>(0, n_without - static_cast<int64_t>(done)), sink, each_layer);
   }
 }
 

@@ -64,10 +64,11 @@ struct Sequence::Impl {
   /// kept.
   void run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress);
   using EachLayer = std::function<void(int64_t)>;
-  /// One batch. want_logits: those of the last token are kept. each_layer, if any, hears the number of layers done and
-  /// may throw. After an exception the tokens are the ones before.
-  void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, TensorSink* sink,
-                 const EachLayer& each_layer);
+  /// One batch. want_logits: those of the last token are kept. each, if any, gets the logits of all tokens from the
+  /// n_without-th on. each_layer, if any, hears the number of layers done and may throw. After an exception the tokens
+  /// are the ones before.
+  void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, int64_t n_without,
+                 TensorSink* sink, const EachLayer& each_layer);
   /// Rebuilds the recurrent state when a failed batch left it undefined.
   void recover();
   void restore(const Snapshot* snapshot);

@@ -20,7 +20,7 @@ class DenseFfn {
   /// weights outlive the layer.
   explicit DenseFfn(const DenseFfnWeights& weights) : weights_(weights) {}
 
-  void forward(Ops& ops, Activation& x, DenseFfnScratch& scratch, const MatView& out) const;
+  void forward(Ops& ops, Activation& x, DenseFfnScratch& scratch, const MatView& out, const Trace& trace) const;
 
  private:
   const DenseFfnWeights& weights_;

@@ -71,10 +71,15 @@ void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratc
 
   const Product from_x[] = {{&x, w.q, op.q},       {&x, w.k, op.k},    {&x, w.v, op.v},
                             {&x, w.beta, op.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
+  trace.inputs({TensorId::kKdaQ, TensorId::kKdaK, TensorId::kKdaV, TensorId::kKdaQkv, TensorId::kBeta,
+                TensorId::kDecayDown, TensorId::kGateDown},
+               x.f32());
   ops.matmul(from_x);
   scratch.f_low_x.set(f_low);
   scratch.gate_low_x.set(gate_low);
   const Product gates[] = {{&scratch.f_low_x, w.f_b, op.f}, {&scratch.gate_low_x, w.g_b, op.gate}};
+  trace.inputs({TensorId::kDecayUp}, f_low);
+  trace.inputs({TensorId::kGateUp}, gate_low);
   ops.matmul(gates);
 
   std::vector<float> raw_out;
@@ -96,6 +101,7 @@ void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratc
 
   scratch.out_x.set(op.out);
   const Product output[] = {{&scratch.out_x, w.o, out}};
+  trace.inputs({TensorId::kKdaOutput}, op.out);
   ops.matmul(output);
 }
 

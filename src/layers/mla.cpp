@@ -51,13 +51,16 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   if (w.q_a) {
     const MatView q_low = scratch.q_low.first_rows(n);
     const Product from_x[] = {{&x, w.q_a, q_low}, {&x, w.kv_a, kv}};
+    trace.inputs({TensorId::kMlaQDown, TensorId::kMlaKvDown}, x.f32());
     ops.matmul(from_x);
     ops.rms_norm(q_low, w.q_a_norm, c.rms_norm_eps, q_low);
     scratch.q_low_x.set(q_low);
     const Product from_q_low[] = {{&scratch.q_low_x, w.q_b, q}};
+    trace.inputs({TensorId::kMlaQUp}, q_low);
     ops.matmul(from_q_low);
   } else {
     const Product from_x[] = {{&x, w.q, q}, {&x, w.kv_a, kv}};
+    trace.inputs({TensorId::kMlaQ, TensorId::kMlaKvDown}, x.f32());
     ops.matmul(from_x);
   }
   trace.put("mla.q", q, n_heads);
@@ -66,23 +69,26 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   ops.rms_norm(kv.columns(0, rank), w.kv_a_norm, c.rms_norm_eps, rows.columns(0, rank));
   ops.copy(kv.columns(rank, rope), rows.columns(rank, rope));
   trace.put("mla.latent", rows.columns(0, rank));
+  trace.inputs({TensorId::kMlaKvUp}, rows.columns(0, rank));  // what the product reads that is not absorbed
   trace.put("mla.k_pe", rows.columns(rank, rope));
 
   const MatView heads_out = scratch.out.first_rows(n);
   std::vector<float> all_ctx;  // for the trace
   for (int64_t begin = 0; begin < n; begin += kMlaTileTokens) {
     const int64_t n_tile = std::min(kMlaTileTokens, n - begin);
-    attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch, heads_out.rows_from(begin, n_tile));
+    attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch, heads_out.rows_from(begin, n_tile),
+           trace);
     if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
   }
   trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
   scratch.out_x.set(heads_out);
   const Product output[] = {{&scratch.out_x, w.o, out}};
+  trace.inputs({TensorId::kMlaOutput}, heads_out);
   ops.matmul(output);
 }
 
 void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
-                      const MatView& out) const {
+                      const MatView& out, const Trace& trace) const {
   const ModelConfig& c = config_;
   const int64_t n = q.rows;
   const int64_t n_heads = c.n_heads;
@@ -104,6 +110,7 @@ void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t fi
   const MatView q_latent = scratch.q_latent.first_rows(n * n_heads);
   scratch.q_nope_x.set(q_heads.columns(0, c.qk_nope_head_dim));
   const GroupedProduct absorb[] = {{&scratch.q_nope_x, &weights_.k_b, q_latent.columns(0, rank), &by_head}};
+  trace.inputs({TensorId::kMlaKUp}, scratch.q_nope_x.f32(), by_head);
   ops.matmul({}, absorb);
   ops.copy(q_heads.columns(c.qk_nope_head_dim, c.qk_rope_head_dim), q_latent.columns(rank, c.qk_rope_head_dim));
 
@@ -117,6 +124,7 @@ void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t fi
                   .ctx = ctx});
   scratch.ctx_x.set(ctx);
   const GroupedProduct expand[] = {{&scratch.ctx_x, &weights_.v_b, out.split(n_heads), &by_head}};
+  trace.inputs({TensorId::kMlaVUp}, ctx, by_head);
   ops.matmul({}, expand);
 }
 

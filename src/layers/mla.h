@@ -41,7 +41,7 @@ class MlaLayer {
   /// From queries [U, H * (N + P)] to heads' outputs [U, H * V]; the tokens' rows of the cache are there. ctx [U * H,
   /// R] stays in scratch.
   void attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
-              const MatView& out) const;
+              const MatView& out, const Trace& trace) const;
 
   const ModelConfig& config_;
   const MlaWeights& weights_;

@@ -39,6 +39,8 @@ void MoeLayer::forward(Ops& ops, Activation& x, MoeScratch& scratch, const MatVi
 
   const Product from_x[] = {
       {&x, w.router, scores, true}, {&x, w.shared.gate, shared_gate}, {&x, w.shared.up, shared_up}};
+  trace.inputs({TensorId::kRouter}, x.f32());
+  if (has_shared) trace.inputs({TensorId::kSharedGate, TensorId::kSharedUp}, x.f32());
   ops.matmul(std::span(from_x).first(has_shared ? 3 : 1));
   Routing& routing = scratch.routing;
   ops.route({.scores = scores,
@@ -70,6 +72,7 @@ void MoeLayer::forward(Ops& ops, Activation& x, MoeScratch& scratch, const MatVi
   const MatView up = scratch.up.first_rows(n * n_used);
   const MatView down = scratch.down.first_rows(n * n_used);
   const GroupedProduct experts_in[] = {{&x, &w.gate, gate, &from_tokens}, {&x, &w.up, up, &from_tokens}};
+  trace.inputs({TensorId::kExpertGate, TensorId::kExpertUp, TensorId::kExpertGateUp}, x.f32(), from_tokens);
   ops.matmul({}, experts_in);
   ops.silu_mul(gate, up, gate);
   scratch.middle_x.set(gate);
@@ -80,6 +83,8 @@ void MoeLayer::forward(Ops& ops, Activation& x, MoeScratch& scratch, const MatVi
   }
   const GroupedProduct experts_out[] = {{&scratch.middle_x, &w.down, down, &from_slots}};
   const Product shared_down[] = {{&scratch.shared.middle_x, w.shared.down, shared_out}};
+  trace.inputs({TensorId::kExpertDown}, gate, from_slots);
+  if (has_shared) trace.inputs({TensorId::kSharedDown}, shared_gate);
   ops.matmul(std::span(shared_down).first(has_shared ? 1 : 0), experts_out);
   ops.combine(down, routing.weights, n_used, out);
   trace.put("moe.routed", out);

@@ -94,7 +94,7 @@ void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::s
     if (const auto* moe = std::get_if<MoeLayer>(&layer.ffn)) {
       moe->forward(ops, workspace.h_x, workspace.moe, y, trace);
     } else {
-      std::get<DenseFfn>(layer.ffn).forward(ops, workspace.h_x, workspace.dense, y);
+      std::get<DenseFfn>(layer.ffn).forward(ops, workspace.h_x, workspace.dense, y, trace);
     }
     trace.put("ffn_out", y);
     ops.add(y, x);
@@ -110,8 +110,9 @@ void Model::logits(Ops& ops, Workspace& workspace, int64_t first, const MatView&
   ops.rms_norm(x, weights_.output_norm, config_.rms_norm_eps, h);
   workspace.h_x.set(h);
   const Product head[] = {{&workspace.h_x, weights_.output, logits}};
-  ops.matmul(head);
   const Trace trace(sink, -1);
+  trace.inputs({TensorId::kOutput}, h);
+  ops.matmul(head);
   trace.put("norm", h);
   trace.put("logits", logits);
 }

@@ -182,6 +182,8 @@ Vocabulary make_folder_vocabulary(std::string_view tiktoken_model, std::optional
   vocabulary.bos = read_special(config, "bos_token", vocabulary);
   vocabulary.eos = read_special(config, "eos_token", vocabulary);
   vocabulary.pad = read_special(config, "pad_token", vocabulary);
+  const auto add_bos = config.find("add_bos_token");
+  vocabulary.add_bos = add_bos != config.end() && add_bos->is_boolean() && add_bos->get<bool>();
   return vocabulary;
 }
 

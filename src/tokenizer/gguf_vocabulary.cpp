@@ -100,6 +100,7 @@ Vocabulary read_gguf_vocabulary(const GgufFile& file, int64_t n_rows) {
   vocabulary.eos = accept_special_id(file.get_int("tokenizer.ggml.eos_token_id"), "eos", vocabulary);
   vocabulary.eot = accept_special_id(file.get_int("tokenizer.ggml.eot_token_id"), "eot", vocabulary);
   vocabulary.pad = accept_special_id(file.get_int("tokenizer.ggml.padding_token_id"), "padding", vocabulary);
+  vocabulary.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(false);
   return vocabulary;
 }
 

@@ -22,6 +22,7 @@ struct Vocabulary {
   std::vector<std::string> bytes;  // by id: the text's bytes, or the literal name of a control token
   std::vector<TokenKind> kinds;    // by id
   std::optional<int32_t> bos, eos, eot, pad;
+  bool add_bos = false;            // plain text begins with bos; no model of the family published so far asks for it
   std::vector<std::string> notes;  // odd things found while reading, for people
 };
 

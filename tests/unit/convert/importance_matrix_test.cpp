@@ -174,5 +174,22 @@ TEST(ImportanceMatrix, AnotherWidthOrTooFewMatricesAreRefused) {
   EXPECT_EQ(m.n_tensors(), 1U);
 }
 
+TEST(ImportanceMatrix, SeedsOfTheFuzzTargetAreReadOrRefused) {
+  int n_read = 0;
+  int n_refused = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(KDA_SOURCE_DIR) / "fuzz" / "corpus" / "imatrix")) {
+    try {
+      (void)ImportanceMatrix::read(entry.path());
+      ++n_read;
+    } catch (const Error& e) {
+      EXPECT_EQ(static_cast<int>(e.code()), static_cast<int>(ErrorCode::kFormat)) << e.what();
+      ++n_refused;
+    }
+  }
+  EXPECT_EQ(n_read, 2);
+  EXPECT_EQ(n_refused, 2);
+}
+
 }  // namespace
 }  // namespace kda
