@@ -11,6 +11,9 @@ void add_chat(CLI::App& root, Action& chosen);
 void add_inspect(CLI::App& root, Action& chosen);
 void add_tokenize(CLI::App& root, Action& chosen);
 void add_logits(CLI::App& root, Action& chosen);
+void add_imatrix(CLI::App& root, Action& chosen);
+void add_perplexity(CLI::App& root, Action& chosen);
+void add_compare(CLI::App& root, Action& chosen);
 void add_version(CLI::App& root, Action& chosen);
 
 /// Parses the command line and runs what it asks for. Everything that goes wrong ends as one sentence on standard error

@@ -45,6 +45,9 @@ int parse_and_run(int argc, const char* const* argv) {
   add_inspect(root, action);
   add_tokenize(root, action);
   add_logits(root, action);
+  add_imatrix(root, action);
+  add_perplexity(root, action);
+  add_compare(root, action);
   add_version(root, action);
   try {
     root.parse(argc, argv);
@@ -61,7 +64,8 @@ int parse_and_run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     if (root.get_subcommands().empty() && argc > 1) {
       return report(
-          fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits or version (see kda --help)",
+          fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits, imatrix, perplexity, compare "
+                      "or version (see kda --help)",
                       argv[1]),
           kWrongUse);
     }

@@ -10,7 +10,7 @@ import tempfile
 from support import MODEL, ProgramTest, kda, main
 from errors_test import npy
 
-COMMANDS = ("run", "chat", "inspect", "tokenize", "logits", "version")
+COMMANDS = ("run", "chat", "inspect", "tokenize", "logits", "imatrix", "perplexity", "compare", "version")
 
 
 def read_npy(path):
