@@ -1,5 +1,6 @@
 #include "arch/tensor_schema.h"
 
+#include <charconv>
 #include <cstddef>
 
 #include "base/error.h"
@@ -280,6 +281,28 @@ std::string tensor_name(std::string_view pattern, int64_t layer, int64_t expert)
     }
   }
   return name;
+}
+
+std::optional<TensorMatch> match_gguf_name(std::string_view name) noexcept {
+  // Put the number of the layer aside: "blk.12.attn_q.weight" is layer 12 of the pattern "blk.#.attn_q.weight".
+  constexpr std::string_view kLayerPrefix = "blk.";
+  int64_t layer = 0;
+  std::string_view rest = name;
+  if (name.starts_with(kLayerPrefix)) {
+    const char* const end = name.data() + name.size();
+    const auto [after, error] = std::from_chars(name.data() + kLayerPrefix.size(), end, layer);
+    if (error != std::errc() || layer < 0) return std::nullopt;
+    rest = std::string_view(after, static_cast<size_t>(end - after));
+  }
+  const auto fits = [&](std::string_view pattern) {
+    if (rest.size() == name.size()) return pattern == name;
+    const size_t mark = pattern.find('#');
+    return mark != std::string_view::npos && pattern.substr(mark + 1) == rest;
+  };
+  for (const TensorSpec& spec : kSchema) {
+    if (!spec.gguf.empty() && (fits(spec.gguf) || fits(spec.gguf_old))) return TensorMatch{&spec, layer};
+  }
+  return std::nullopt;
 }
 
 std::vector<int64_t> tensor_shape(const DimList& dims, const ModelConfig& config) {

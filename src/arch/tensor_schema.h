@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -140,6 +141,15 @@ struct TensorSpec {
 
 /// `pattern` of a row with the numbers put in.
 [[nodiscard]] std::string tensor_name(std::string_view pattern, int64_t layer, int64_t expert = 0);
+
+struct TensorMatch {
+  const TensorSpec* spec;
+  int64_t layer;  // 0 for tensors of the model
+};
+
+/// The row that a GGUF file's tensor of this name belongs to; of rows that share a name (attn_q of either kind of layer)
+/// the first. nullopt for a name that the schema does not know.
+[[nodiscard]] std::optional<TensorMatch> match_gguf_name(std::string_view name) noexcept;
 
 /// Sizes in elements, slowest first.
 [[nodiscard]] std::vector<int64_t> tensor_shape(const DimList& dims, const ModelConfig& config);

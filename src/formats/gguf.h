@@ -141,11 +141,17 @@ class GgufWriter {
   /// ne fastest first; bytes are copied when the file is written, so they must live until then.
   void add_tensor(std::string_view name, TensorType type, std::span<const int64_t> ne,
                   std::span<const std::byte> bytes);
+  /// A tensor whose bytes the caller writes itself after head(): in the order of declaration, each padded to the
+  /// alignment. finish() and write() are not for such files.
+  void declare_tensor(std::string_view name, TensorType type, std::span<const int64_t> ne);
   /// Adds general.alignment, as adding a value under that key does. Without it the alignment is 32.
   void set_alignment(uint32_t alignment);
   /// 2 or 3.
   void set_version(uint32_t version);
 
+  [[nodiscard]] uint32_t alignment() const noexcept { return alignment_; }
+  /// Everything before the data.
+  [[nodiscard]] std::vector<std::byte> head() const;
   /// The file as bytes.
   [[nodiscard]] std::vector<std::byte> finish() const;
   /// Writes to a temporary name beside `path`, then renames. Throws Error(kIo) and leaves no half file.
@@ -156,13 +162,12 @@ class GgufWriter {
     std::string name;
     TensorType type;
     std::vector<int64_t> ne;
-    std::span<const std::byte> bytes;
+    uint64_t size_bytes;
+    std::span<const std::byte> bytes;  // empty: declared only
   };
   /// Key and type of a value whose bytes follow.
   void begin_value(std::string_view key, GgufType type);
   void begin_array(std::string_view key, GgufType element_type, uint64_t count);
-  /// Everything before the data.
-  [[nodiscard]] std::vector<std::byte> head() const;
 
   uint32_t version_ = 3;
   uint32_t alignment_ = 32;

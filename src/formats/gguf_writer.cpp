@@ -142,6 +142,16 @@ void GgufWriter::add_string_array(std::string_view key, std::span<const std::str
 
 void GgufWriter::add_tensor(std::string_view name, TensorType type, std::span<const int64_t> ne,
                             std::span<const std::byte> bytes) {
+  declare_tensor(name, type, ne);
+  Tensor& tensor = tensors_.back();
+  if (bytes.size() != tensor.size_bytes) {
+    fail(ErrorCode::kUsage, "gguf writer: tensor {}: expected {} bytes for its dimensions and type {}, found {}",
+         quote(name), tensor.size_bytes, type_info(type).name, bytes.size());
+  }
+  tensor.bytes = bytes;
+}
+
+void GgufWriter::declare_tensor(std::string_view name, TensorType type, std::span<const int64_t> ne) {
   if (name.empty() || name.size() > kGgufMaxTensorNameLength || name.find('\0') != std::string_view::npos) {
     fail(ErrorCode::kUsage, "gguf writer: tensor {}: expected a name of 1 to {} bytes without NUL, found {} bytes",
          quote(name), kGgufMaxTensorNameLength, name.size());
@@ -167,11 +177,7 @@ void GgufWriter::add_tensor(std::string_view name, TensorType type, std::span<co
          quote(name), info.block_elements, info.name, ne[0]);
   }
   size = size / info.block_elements * info.block_bytes;
-  if (bytes.size() != static_cast<size_t>(size)) {
-    fail(ErrorCode::kUsage, "gguf writer: tensor {}: expected {} bytes for its dimensions and type {}, found {}",
-         quote(name), size, info.name, bytes.size());
-  }
-  tensors_.push_back({std::string(name), type, {ne.begin(), ne.end()}, bytes});
+  tensors_.push_back({std::string(name), type, {ne.begin(), ne.end()}, static_cast<uint64_t>(size), {}});
 }
 
 void GgufWriter::set_alignment(uint32_t alignment) { add_uint32(kGgufAlignmentKey, alignment); }
@@ -195,7 +201,7 @@ std::vector<std::byte> GgufWriter::head() const {
     for (const int64_t n : tensor.ne) append_number(out, n);
     append_number(out, static_cast<uint32_t>(tensor.type));
     append_number(out, offset);
-    offset += round_up(tensor.bytes.size(), alignment_);
+    offset += round_up(tensor.size_bytes, alignment_);
   }
   if (!tensors_.empty()) pad(out, alignment_);
   return out;
@@ -204,6 +210,7 @@ std::vector<std::byte> GgufWriter::head() const {
 std::vector<std::byte> GgufWriter::finish() const {
   Bytes out = head();
   for (const Tensor& tensor : tensors_) {
+    KDA_CHECK(tensor.bytes.size() == tensor.size_bytes);
     append(out, tensor.bytes);
     pad(out, alignment_);
   }
@@ -215,6 +222,7 @@ void GgufWriter::write(const std::filesystem::path& path) const {
   file.write(head());
   const Bytes zeros(alignment_);
   for (const Tensor& tensor : tensors_) {
+    KDA_CHECK(tensor.bytes.size() == tensor.size_bytes);
     file.write(tensor.bytes);
     file.write(std::span(zeros).first(round_up(tensor.bytes.size(), alignment_) - tensor.bytes.size()));
   }
