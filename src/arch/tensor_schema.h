@@ -147,8 +147,8 @@ struct TensorMatch {
   int64_t layer;  // 0 for tensors of the model
 };
 
-/// The row that a GGUF file's tensor of this name belongs to; of rows that share a name (attn_q of either kind of layer)
-/// the first. nullopt for a name that the schema does not know.
+/// The row that a GGUF file's tensor of this name belongs to; of rows that share a name (attn_q of either kind of
+/// layer) the first. nullopt for a name that the schema does not know.
 [[nodiscard]] std::optional<TensorMatch> match_gguf_name(std::string_view name) noexcept;
 
 /// Sizes in elements, slowest first.

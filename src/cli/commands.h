@@ -14,6 +14,10 @@ void add_logits(CLI::App& root, Action& chosen);
 void add_imatrix(CLI::App& root, Action& chosen);
 void add_perplexity(CLI::App& root, Action& chosen);
 void add_compare(CLI::App& root, Action& chosen);
+void add_convert(CLI::App& root, Action& chosen);
+void add_quantize(CLI::App& root, Action& chosen);
+void add_split(CLI::App& root, Action& chosen);
+void add_merge(CLI::App& root, Action& chosen);
 void add_version(CLI::App& root, Action& chosen);
 
 /// Parses the command line and runs what it asks for. Everything that goes wrong ends as one sentence on standard error

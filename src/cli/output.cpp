@@ -80,12 +80,16 @@ std::string human_count(int64_t n) {
   return scaled(static_cast<double>(n) / 1000, 1000, {"K", "M", "B", "T"});
 }
 
-Progress::Progress(std::string label, bool enabled)
-    : label_(std::move(label)), enabled_(enabled && isatty(STDERR_FILENO) != 0), begin_(steady_clock::now()) {}
+Progress::Progress(std::string label, bool enabled, bool bytes)
+    : label_(std::move(label)),
+      enabled_(enabled && isatty(STDERR_FILENO) != 0),
+      bytes_(bytes),
+      begin_(steady_clock::now()) {}
 
 void Progress::update(int64_t done, int64_t total) {
   if (!enabled_ || total <= 0) return;
   const auto now = steady_clock::now();
+  if (first_ < 0) first_ = done;
   if (now - begin_ < kShowAfter || (shown_ && now - last_ < kShowEvery)) return;
   last_ = now;
   shown_ = true;
@@ -93,7 +97,12 @@ void Progress::update(int64_t done, int64_t total) {
   const int bar_width = std::clamp(terminal_size(STDERR_FILENO).columns - 50, 0, 30);
   const int filled = static_cast<int>(share * bar_width);
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const std::string left = done > 0 ? fmt::format(", {:.0f} s left", seconds / share * (1 - share)) : std::string();
+  std::string left;
+  if (done > first_) {
+    const double rate = static_cast<double>(done - first_) / seconds;
+    if (bytes_) left = fmt::format(", {}/s", human_bytes(static_cast<int64_t>(rate)));
+    left += fmt::format(", {:.0f} s left", static_cast<double>(total - done) / rate);
+  }
   static_cast<void>(write_all(STDERR_FILENO, fmt::format("\r\x1b[K{} {:#<{}}{:.<{}} {:3.0f}%{}", label_, "", filled, "",
                                                          bar_width - filled, share * 100, left)));
 }

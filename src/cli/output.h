@@ -35,10 +35,11 @@ void write_warning(std::string_view text);
 /// "48.1 B", "7.5 M".
 [[nodiscard]] std::string human_count(int64_t n);
 
-/// A progress line on standard error, when that is a terminal and the work takes a while; otherwise nothing.
+/// A progress line on standard error, when that is a terminal and the work takes a while; otherwise nothing. With
+/// `bytes` what is counted are bytes, and the rate is shown.
 class Progress {
  public:
-  explicit Progress(std::string label, bool enabled = true);
+  explicit Progress(std::string label, bool enabled = true, bool bytes = false);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -50,7 +51,9 @@ class Progress {
  private:
   std::string label_;
   bool enabled_;
+  bool bytes_;
   bool shown_ = false;
+  int64_t first_ = -1;  // done at the first update: work that was there before tells nothing about the rate
   std::chrono::steady_clock::time_point begin_, last_;
 };
 

@@ -48,6 +48,10 @@ int parse_and_run(int argc, const char* const* argv) {
   add_imatrix(root, action);
   add_perplexity(root, action);
   add_compare(root, action);
+  add_convert(root, action);
+  add_quantize(root, action);
+  add_split(root, action);
+  add_merge(root, action);
   add_version(root, action);
   try {
     root.parse(argc, argv);
@@ -64,8 +68,8 @@ int parse_and_run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     if (root.get_subcommands().empty() && argc > 1) {
       return report(
-          fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits, imatrix, perplexity, compare "
-                      "or version (see kda --help)",
+          fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits, convert, quantize, split, "
+                      "merge, imatrix, perplexity, compare or version (see kda --help)",
                       argv[1]),
           kWrongUse);
     }

@@ -114,6 +114,9 @@ const ModelConfig& Checkpoint::config() const noexcept { return impl_->config; }
 const ModelWeights& Checkpoint::weights() const noexcept { return impl_->weights; }
 const std::string& Checkpoint::chat_template() const noexcept { return impl_->chat_template; }
 const GgufModel* Checkpoint::gguf() const noexcept { return impl_->gguf ? &*impl_->gguf : nullptr; }
+const SafeTensorsModel* Checkpoint::safetensors() const noexcept {
+  return impl_->safetensors ? &*impl_->safetensors : nullptr;
+}
 std::span<const std::string> Checkpoint::warnings() const noexcept { return impl_->warnings; }
 int64_t Checkpoint::owned_bytes() const noexcept { return impl_->memory.size_bytes(); }
 

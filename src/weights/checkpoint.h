@@ -96,6 +96,8 @@ class Checkpoint {
   [[nodiscard]] const std::string& chat_template() const noexcept;
   /// nullptr unless the model is a GGUF file (set).
   [[nodiscard]] const GgufModel* gguf() const noexcept;
+  /// nullptr unless the model is a Hugging Face folder.
+  [[nodiscard]] const SafeTensorsModel* safetensors() const noexcept;
   [[nodiscard]] std::vector<TensorListing> tensors() const;
   /// Key and value as text, in file order (GGUF metadata, or the top level of config.json); long values shortened.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> metadata() const;

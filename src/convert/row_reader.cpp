@@ -1,0 +1,90 @@
+#include "convert/row_reader.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "quant/codec.h"
+
+namespace kda {
+
+namespace {
+
+/// Rows [first, first + n) of a piece that is stored as [cols, rows]; dst [n, cols].
+void read_transposed(TensorType type, const std::byte* piece, int64_t rows, int64_t cols, int64_t first, int64_t n,
+                     float* dst, std::vector<float>& scratch) {
+  scratch.resize(static_cast<size_t>(rows));
+  const int64_t bytes = row_bytes(type, rows);
+  for (int64_t c = 0; c < cols; ++c) {
+    dequantize_row(type, piece + c * bytes, scratch.data(), rows);
+    for (int64_t r = 0; r < n; ++r) dst[r * cols + c] = scratch[static_cast<size_t>(first + r)];
+  }
+}
+
+bool all_finite(const float* values, int64_t n) noexcept {
+  uint32_t largest = 0;  // of the bits without sign: infinity and NaN are the largest
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFU);
+  return largest < 0x7F800000U;
+}
+
+[[noreturn]] void refuse_values(const PlannedTensor& tensor, int64_t row) {
+  fail(ErrorCode::kFormat, "tensor {} holds NaN or infinity in row {}, expected finite numbers", tensor.name, row);
+}
+
+}  // namespace
+
+void read_rows(const PlannedTensor& tensor, int64_t first, int64_t n, float* dst, std::vector<float>& scratch) {
+  const RowSource& source = tensor.source;
+  const int64_t cols = tensor.cols();
+  const int64_t piece_rows = tensor.n_rows() / static_cast<int64_t>(source.pieces.size());
+  float* const begin = dst;
+  for (const int64_t end = first + n; first < end;) {
+    const std::byte* piece = source.pieces[static_cast<size_t>(first / piece_rows)];
+    const int64_t row = first % piece_rows;
+    const int64_t run = std::min(piece_rows - row, end - first);
+    if (source.transform == RowTransform::kTranspose) {
+      read_transposed(source.type, piece, piece_rows, cols, row, run, dst, scratch);
+    } else {
+      dequantize_row(source.type, piece + row * row_bytes(source.type, cols), dst, run * cols);
+    }
+    first += run;
+    dst += run * cols;
+  }
+  if (source.transform == RowTransform::kNegExp) {
+    // In double, as the loader of folders does it.
+    for (float* x = begin; x != dst; ++x) *x = static_cast<float>(-std::exp(static_cast<double>(*x)));
+  }
+}
+
+void RowEncoder::encode(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst) {
+  const RowSource& source = tensor.source;
+  const int64_t cols = tensor.cols();
+  const int64_t out_bytes = row_bytes(tensor.type, cols);
+  if (source.type == tensor.type && source.transform == RowTransform::kNone) {
+    const int64_t piece_rows = tensor.n_rows() / static_cast<int64_t>(source.pieces.size());
+    for (int64_t r = 0; r < n; ++r, dst += out_bytes) {
+      const int64_t row = first + r;
+      const std::byte* src =
+          source.pieces[static_cast<size_t>(row / piece_rows)] + row % piece_rows * row_bytes(source.type, cols);
+      if (find_non_finite_block(source.type, src, cols) >= 0) refuse_values(tensor, row);
+      std::memcpy(dst, src, static_cast<size_t>(out_bytes));
+    }
+    return;
+  }
+  values_.resize(static_cast<size_t>(n * cols));
+  read_rows(tensor, first, n, values_.data(), scratch_);
+  for (int64_t r = 0; r < n; ++r, dst += out_bytes) {
+    const float* row = values_.data() + r * cols;
+    if (!all_finite(row, cols)) refuse_values(tensor, first + r);
+    quantize_row(tensor.type, row, dst, cols);
+    if (find_non_finite_block(tensor.type, dst, cols) >= 0) {
+      fail(ErrorCode::kUnsupported,
+           "tensor {}: row {} holds values too large for type {}, choose another with --tensor-type", tensor.name,
+           first + r, type_info(tensor.type).name);
+    }
+  }
+}
+
+}  // namespace kda

@@ -1,0 +1,27 @@
+// Rows of a planned tensor, from the source's bytes to the bytes of the output.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "convert/plan.h"
+
+namespace kda {
+
+/// Floats [n, cols] of rows first .. first + n - 1. dst has room for them; `scratch` is the calling thread's own.
+void read_rows(const PlannedTensor& tensor, int64_t first, int64_t n, float* dst, std::vector<float>& scratch);
+
+/// The bytes of those rows in tensor.type, appended to nothing: dst has room for n rows. Where type and values stay as
+/// they are the bytes are copied. Throws Error(kFormat) naming the tensor and row that hold NaN or infinity,
+/// Error(kUnsupported) when the type's scales cannot hold the values. Buffers are the calling thread's own.
+class RowEncoder {
+ public:
+  void encode(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst);
+
+ private:
+  std::vector<float> values_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace kda
