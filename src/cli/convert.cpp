@@ -27,7 +27,7 @@ constexpr std::string_view kLlamaRecipe = "llama.cpp";
 
 struct ConvertArgs {
   std::string source, out, type = "q4_k_m";
-  std::string recipe;
+  std::string recipe, importance;
   std::vector<std::string> tensor_types;
   bool pure = false;
   bool allow_requantize = false;
@@ -43,6 +43,7 @@ TypeOptions type_options(const ConvertArgs& args) {
   TypeOptions out;
   out.type = args.type;
   out.allow_requantize = args.allow_requantize;
+  out.importance = args.importance;
   if (args.pure) out.recipe = Recipe::kPure;
   if (args.recipe == kLlamaRecipe) {
     out.recipe = Recipe::kLlamaCpp;
@@ -92,7 +93,7 @@ std::string plan_text(const Conversion& conversion, const std::vector<fs::path>&
   return out;
 }
 
-/// Writes the files and tells of it. `finished` becomes the line at the end.
+/// Writes the files, or with --dry-run says what would be written.
 int write_files(const Conversion& conversion, const fs::path& out, const ConvertArgs& args, const char* label) {
   const std::vector<fs::path> files = conversion.output_paths(out, args.split);
   if (args.dry_run) {
@@ -181,6 +182,8 @@ void add_type_options(CLI::App& command, ConvertArgs& args) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("REGEX=TYPE");
+  command.add_option("--imatrix", args.importance, "Importance matrix: which columns of the weights count how much")
+      ->type_name("FILE");
 }
 
 CLI::Option* add_split_size(CLI::App& command, ConvertArgs& args) {

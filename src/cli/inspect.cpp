@@ -56,6 +56,15 @@ std::vector<std::pair<std::string, TypeTotal>> totals_by_type(std::span<const Te
   return out;
 }
 
+TypeTotal total_of(std::span<const TensorListing> tensors) {
+  TypeTotal total{static_cast<int64_t>(tensors.size()), 0, 0};
+  for (const TensorListing& tensor : tensors) {
+    total.n_elements += n_elements(tensor);
+    total.bytes += tensor.bytes;
+  }
+  return total;
+}
+
 double bits_per_weight(int64_t bytes, int64_t n) {
   return n > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(n) : 0;
 }
@@ -116,6 +125,8 @@ OrderedJson to_json(const Engine& engine, const MemoryPlan& plan, const InspectA
                             {"bytes", total.bytes},
                             {"bits_per_weight", bits_per_weight(total.bytes, total.n_elements)}});
   }
+  const TypeTotal all = total_of(tensors);
+  out["bits_per_weight"] = bits_per_weight(all.bytes, all.n_elements);
   out["memory"] = {{"context", plan.context},
                    {"weights_mapped_bytes", plan.weights_mapped},
                    {"weights_owned_bytes", plan.weights_owned},
@@ -186,10 +197,13 @@ std::string to_text(const Engine& engine, const MemoryPlan& plan, const InspectA
   t.add("ends with", fmt::format("{}", fmt::join(end_token_names(engine), " ")));
   t.add_line("");
   t.add_line(fmt::format("{:<10}{:>8}{:>12}{:>12}{:>14}", "type", "tensors", "weights", "size", "bits/weight"));
-  for (const auto& [type, total] : totals_by_type(tensors)) {
+  const auto add_total = [&](const std::string& type, const TypeTotal& total) {
     t.add_line(fmt::format("{:<10}{:>8}{:>12}{:>12}{:>14.2f}", type, total.n_tensors, human_count(total.n_elements),
                            human_bytes(total.bytes), bits_per_weight(total.bytes, total.n_elements)));
-  }
+  };
+  const auto by_type = totals_by_type(tensors);
+  for (const auto& [type, total] : by_type) add_total(type, total);
+  if (by_type.size() > 1) add_total("all", total_of(tensors));
   t.add_line("");
   t.add_line(fmt::format("memory for {} tokens of context", plan.context));
   t.add("  weights", fmt::format("{} mapped from the file, {} beside it", human_bytes(plan.weights_mapped),

@@ -9,6 +9,7 @@
 #include "convert/gguf_metadata.h"
 #include "convert/gguf_output.h"
 #include "convert/hf_metadata.h"
+#include "convert/importance_matrix.h"
 #include "convert/model_card.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
@@ -70,6 +71,8 @@ struct Conversion::Impl {
   std::optional<TensorTable> table;        // of a folder
   std::optional<GgufModel> gguf;           // of a copy
   std::vector<PlannedTensor> tensors;
+  std::optional<ImportanceMatrix> importance;
+  fs::path importance_file;
   std::vector<size_t> source_parts;  // tensors in each file of a GGUF source
   std::vector<std::string> notes;
   GgufWriter head;  // metadata
@@ -77,6 +80,7 @@ struct Conversion::Impl {
 
   [[nodiscard]] std::vector<fs::path> source_files() const {
     std::vector<fs::path> out;
+    if (importance) out.push_back(importance_file);
     if (gguf || checkpoint->gguf() != nullptr) {
       const GgufModel& model = gguf ? *gguf : *checkpoint->gguf();
       for (const MappedFile& file : model.files()) out.push_back(file.path());
@@ -117,6 +121,30 @@ struct Conversion::Impl {
     add_general_metadata(card, folder, config, checkpoint->n_parameters(), preset, head);
     add_architecture_metadata(config, folder, head);
     add_tokenizer_metadata(vocabulary, checkpoint->chat_template(), head);
+  }
+
+  void read_importance(const fs::path& file) {
+    importance = ImportanceMatrix::read(file);
+    importance_file = file;
+    for (const ImportanceMatrix::Gap& gap : importance->gaps()) {
+      notes.push_back(fmt::format("{}: {}: no data for {} of {} matrices: their columns count the same", file.string(),
+                                  gap.tensor, gap.matrices.size(), gap.n_matrices));
+    }
+    std::vector<std::string> without;
+    for (const PlannedTensor& tensor : tensors) {
+      if (!tensor.quantisable() || is_plain(tensor.type)) continue;
+      if (importance->of(tensor.name, 0, tensor.cols()).empty()) without.push_back(tensor.name);
+    }
+    if (!without.empty()) {
+      notes.push_back(fmt::format("{}: no data for {} of the tensors to be quantised, the first is {}", file.string(),
+                                  without.size(), without.front()));
+    }
+    head.add_string("quantize.imatrix.file", file.filename().string());
+    if (!importance->datasets.empty()) head.add_string("quantize.imatrix.dataset", importance->datasets.front());
+    head.add_int32("quantize.imatrix.entries_count", static_cast<int32_t>(importance->n_tensors()));
+    if (importance->n_chunks > 0 && importance->n_chunks <= std::numeric_limits<int32_t>::max()) {
+      head.add_int32("quantize.imatrix.chunks_count", static_cast<int32_t>(importance->n_chunks));
+    }
   }
 
   [[nodiscard]] std::vector<GgufOutputPart> output_parts(const fs::path& path, const SplitOptions& split) const {
@@ -172,6 +200,7 @@ Conversion Conversion::to_types(const ModelLocation& source, const TypeOptions& 
   choose_types(impl->tensors, preset, types.recipe, types.rules, impl->notes);
   if (!types.allow_requantize) refuse_requantizing(impl->tensors);
   impl->type_name = preset.name;
+  if (!types.importance.empty()) impl->read_importance(types.importance);
   return Conversion(std::move(impl));
 }
 
@@ -208,7 +237,8 @@ void Conversion::write(const fs::path& path, const SplitOptions& split, const Wr
   }
   GgufOutput output(std::move(parts), {impl_->identity() + options.identity, options.resume});
   try {
-    write_tensors(impl_->tensors, output, options.n_threads, progress);
+    write_tensors(impl_->tensors, impl_->importance ? &*impl_->importance : nullptr, output, options.n_threads,
+                  progress);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::kIo && e.code() != ErrorCode::kInterrupted) output.discard();
     throw;

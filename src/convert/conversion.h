@@ -20,10 +20,11 @@ namespace kda {
 
 /// Which types the tensors get.
 struct TypeOptions {
-  std::string type;  // name of a preset
+  std::string type = {};  // name of a preset
   Recipe recipe = Recipe::kKda;
-  std::vector<TypeRule> rules;    // in order; the last that matches wins
-  bool allow_requantize = false;  // from a type that is quantised already
+  std::vector<TypeRule> rules = {};       // in order; the last that matches wins
+  std::filesystem::path importance = {};  // file of an importance matrix; empty: every column counts the same
+  bool allow_requantize = false;          // from a type that is quantised already
 };
 
 /// How the output is cut into files.
@@ -34,7 +35,7 @@ struct SplitOptions {
 };
 
 struct WriteOptions {
-  std::string identity;  // what else the bytes depend on: the program's version
+  std::string identity = {};  // what else the bytes depend on: the program's version
   int n_threads = 1;
   bool resume = false;
   bool check = false;  // read back and compare before the names appear

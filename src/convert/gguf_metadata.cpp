@@ -15,7 +15,10 @@ constexpr uint32_t kCurrentQuantizationVersion = 2;
 void copy_metadata(const GgufFile& from, const QuantPreset* preset, GgufWriter& to) {
   for (const auto& [key, value] : from.metadata()) {
     if (key.starts_with("split.")) continue;
-    if (preset != nullptr && (key == kFileType || key == kQuantizationVersion)) continue;
+    if (preset != nullptr &&
+        (key == kFileType || key == kQuantizationVersion || key.starts_with("quantize.imatrix."))) {
+      continue;
+    }
     to.add_value(key, value);
   }
   if (preset == nullptr) return;

@@ -7,7 +7,8 @@
 namespace kda {
 
 /// Copies every key, known or not, in its order, but for those that a new file has of its own: split.*, and with a
-/// preset general.file_type and general.quantization_version, which are written anew. preset nullptr: types stay.
+/// preset those about the quantisation: general.file_type and general.quantization_version are written anew,
+/// quantize.imatrix.* are left out. preset nullptr: types stay.
 void copy_metadata(const GgufFile& from, const QuantPreset* preset, GgufWriter& to);
 
 }  // namespace kda

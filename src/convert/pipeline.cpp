@@ -40,8 +40,8 @@ std::vector<Slice> cut(std::span<const PlannedTensor> tensors) {
 /// A ring of slots: workers fill slot i % n with slice i, at most n slices ahead of the writer.
 class Ring {
  public:
-  Ring(std::vector<Slice> slices, int n_threads)
-      : slices_(std::move(slices)), slots_(static_cast<size_t>(n_threads) * 2 + 2) {
+  Ring(std::vector<Slice> slices, const ImportanceMatrix* importance, int n_threads)
+      : slices_(std::move(slices)), importance_(importance), slots_(static_cast<size_t>(n_threads) * 2 + 2) {
     for (int i = 0; i < n_threads; ++i) workers_.emplace_back([this] { work(); });
   }
   ~Ring() {
@@ -81,7 +81,7 @@ class Ring {
   };
 
   void work() {
-    RowEncoder encoder;
+    RowEncoder encoder(importance_);
     for (;;) {
       size_t i = 0;
       {
@@ -109,6 +109,7 @@ class Ring {
   }
 
   std::vector<Slice> slices_;
+  const ImportanceMatrix* importance_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -120,15 +121,15 @@ class Ring {
 
 }  // namespace
 
-void write_tensors(std::span<const PlannedTensor> tensors, GgufOutput& output, int n_threads,
-                   const ConvertProgress& progress) {
+void write_tensors(std::span<const PlannedTensor> tensors, const ImportanceMatrix* importance, GgufOutput& output,
+                   int n_threads, const ConvertProgress& progress) {
   int64_t total = 0;
   int64_t done = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     total += tensors[i].bytes();
     if (i < output.n_resumed()) done += tensors[i].bytes();
   }
-  Ring ring(cut(tensors.subspan(output.n_resumed())), n_threads);
+  Ring ring(cut(tensors.subspan(output.n_resumed())), importance, n_threads);
   for (size_t i = 0; i < ring.slices().size(); ++i) {
     const std::span<const std::byte> bytes = ring.get(i);
     output.write(bytes);

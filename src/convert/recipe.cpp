@@ -16,7 +16,8 @@ using Id = TensorId;
 
 bool is_expert_stack(const PlannedTensor& tensor) noexcept { return tensor.ne.size() > 2 && tensor.ne[2] > 1; }
 
-// ---- llama.cpp's choices ----
+// ---- llama.cpp's choices: model-spec 5.5, and what its quantiser was seen to do with models of 8 and of 16 experts
+// ----
 
 /// The i-th of n tensors gets more bits: the first and the last eighth, and every third between.
 bool more_bits(int64_t i, int64_t n) noexcept { return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; }
@@ -25,48 +26,85 @@ bool is_value(Id id) noexcept { return id == Id::kKdaV || id == Id::kKdaQkv || i
 bool is_attention_output(Id id) noexcept { return id == Id::kKdaOutput || id == Id::kMlaOutput; }
 bool is_down(Id id) noexcept { return id == Id::kDenseDown || id == Id::kExpertDown || id == Id::kSharedDown; }
 
+/// What the choices below depend on besides the tensor.
 struct LlamaCounts {
   int64_t n_values = 0;
   int64_t n_layers = 0;
+  bool eight_experts = false;  // models of 8 experts have choices of their own
 };
 
-T llama_value_type(const QuantPreset& preset, int64_t i, int64_t n) noexcept {
-  if (preset.name == "Q5_K_M" || preset.name == "Q4_K_M") return more_bits(i, n) ? T::kQ6_K : preset.base;
-  if (preset.name == "Q4_K_S") return i < 4 ? T::kQ5_K : preset.base;
-  if (preset.name == "Q3_K_M") return i < 2 ? T::kQ5_K : T::kQ4_K;
-  if (preset.name == "Q2_K") return T::kQ3_K;
-  return preset.base;
-}
-
-T llama_down_type(const QuantPreset& preset, int64_t layer, int64_t n_layers) noexcept {
-  if (preset.name == "Q5_K_M" || preset.name == "Q4_K_M") return more_bits(layer, n_layers) ? T::kQ6_K : preset.base;
-  if (preset.name == "Q4_K_S") return layer < n_layers / 8 ? T::kQ5_K : preset.base;
-  if (preset.name == "Q3_K_M") return layer < n_layers / 16 ? T::kQ5_K : T::kQ4_K;
-  if (preset.name == "Q2_K") return T::kQ3_K;
-  return preset.base;
-}
-
-void choose_like_llama(std::vector<PlannedTensor>& tensors, const QuantPreset& preset) {
+LlamaCounts count(const std::vector<PlannedTensor>& tensors) {
   LlamaCounts counts;
   for (const PlannedTensor& tensor : tensors) {
     if (tensor.spec == nullptr) continue;
     counts.n_values += is_value(tensor.spec->id) ? 1 : 0;
     counts.n_layers = std::max(counts.n_layers, tensor.layer + 1);
+    if (tensor.spec->id == Id::kRouter && tensor.ne.size() > 1) counts.eight_experts = tensor.ne[1] == 8;
   }
+  return counts;
+}
+
+/// Of the i-th value projection.
+T llama_value_type(const QuantPreset& preset, int64_t i, const LlamaCounts& counts) noexcept {
+  if (counts.eight_experts) return T::kQ8_0;
+  const std::string_view name = preset.name;
+  if (name == "Q5_K_M" || name == "Q4_K_M") return more_bits(i, counts.n_values) ? T::kQ6_K : preset.base;
+  if (name == "Q4_K_S") return i < 4 ? T::kQ5_K : preset.base;
+  if (name == "Q3_K_L") return T::kQ5_K;
+  if (name == "Q3_K_M") return i < 2 ? T::kQ5_K : T::kQ4_K;
+  if (name == "Q2_K") return T::kQ3_K;
+  if (name == "IQ3_M") return T::kQ4_K;
+  return preset.base;
+}
+
+T llama_attention_output_type(const QuantPreset& preset, const LlamaCounts& counts) noexcept {
+  const std::string_view name = preset.name;
+  if (counts.eight_experts) {
+    for (const std::string_view raised :
+         {"Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS", "IQ3_S", "IQ3_M"}) {
+      if (name == raised) return T::kQ5_K;
+    }
+    return preset.base;
+  }
+  if (name == "Q3_K_L") return T::kQ5_K;
+  if (name == "Q3_K_M" || name == "IQ3_M") return T::kQ4_K;
+  if (name == "Q2_K") return T::kQ3_K;
+  return preset.base;
+}
+
+T llama_down_type(const QuantPreset& preset, int64_t layer, int64_t n_layers) noexcept {
+  const std::string_view name = preset.name;
+  const bool early = layer < n_layers / 8;
+  if (name == "Q5_K_M" || name == "Q4_K_M") return more_bits(layer, n_layers) ? T::kQ6_K : preset.base;
+  if (name == "Q4_K_S" || name == "IQ4_NL" || name == "IQ4_XS") return early ? T::kQ5_K : preset.base;
+  if (name == "Q3_K_L") return T::kQ5_K;
+  if (name == "Q3_K_M") return layer < n_layers / 16 ? T::kQ5_K : T::kQ4_K;
+  if (name == "Q2_K") return T::kQ3_K;
+  if (name == "IQ3_M") return early ? T::kQ4_K : preset.base;
+  return preset.base;
+}
+
+void choose_like_llama(std::vector<PlannedTensor>& tensors, const QuantPreset& preset) {
+  const LlamaCounts counts = count(tensors);
   int64_t value = 0;
   for (PlannedTensor& tensor : tensors) {
     if (!tensor.quantisable()) continue;
     const Id id = tensor.spec->id;
     T type = preset.base;
+    if (is_plain(type)) {
+      tensor.type = type;
+      continue;
+    }
     if (preset.name == "MXFP4_MOE") {
       if (is_expert_stack(tensor)) type = T::kMXFP4;
     } else if (id == Id::kOutput) {
-      if (!is_plain(type) && type != T::kQ8_0) type = T::kQ6_K;
+      if (type != T::kQ8_0) type = T::kQ6_K;
     } else if (is_value(id)) {
-      type = llama_value_type(preset, value++, counts.n_values);
+      type = llama_value_type(preset, value++, counts);
+    } else if (id == Id::kKdaK) {
+      if (counts.eight_experts) type = T::kQ8_0;
     } else if (is_attention_output(id)) {
-      if (preset.name == "Q3_K_M") type = T::kQ4_K;
-      if (preset.name == "Q2_K") type = T::kQ3_K;
+      type = llama_attention_output_type(preset, counts);
     } else if (is_down(id)) {
       type = llama_down_type(preset, tensor.layer, counts.n_layers);
     }
@@ -149,8 +187,9 @@ std::vector<T> ladder_of(T base) {
   return out;
 }
 
-/// What the answers lose by noise in a tensor, relative to the other tensors of a model: the divergence that
-/// quantising it alone caused on the demo model. Zero: not to be touched, 8 bits.
+/// What the answers lose by noise in a tensor, relative to an expert's gate and up: the divergence that Q3_K in these
+/// tensors alone caused on the demo model, divided by their number and rounded to a power of two
+/// (docs/quantization.md). Zero: not to be touched, 8 bits.
 double sensitivity(Id id) noexcept {
   switch (id) {
     case Id::kDecayDown:
@@ -163,7 +202,25 @@ double sensitivity(Id id) noexcept {
     case Id::kMlaKUp:
     case Id::kMlaVUp:
       return 0;
-    default:
+    case Id::kTokenEmbedding:
+    case Id::kOutput:
+    case Id::kKdaOutput:
+    case Id::kMlaOutput:
+      return 32;
+    case Id::kKdaQ:
+    case Id::kKdaK:
+    case Id::kKdaV:
+    case Id::kKdaQkv:
+    case Id::kMlaQ:
+    case Id::kMlaQDown:
+    case Id::kMlaQUp:
+    case Id::kDenseGate:
+    case Id::kDenseUp:
+    case Id::kDenseDown:
+      return 16;
+    case Id::kExpertDown:
+      return 2;
+    default:  // gate and up of experts, shared experts
       return 1;
   }
 }

@@ -1,7 +1,6 @@
 #include "convert/row_reader.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -23,10 +22,9 @@ void read_transposed(TensorType type, const std::byte* piece, int64_t rows, int6
   }
 }
 
-bool all_finite(const float* values, int64_t n) noexcept {
-  uint32_t largest = 0;  // of the bits without sign: infinity and NaN are the largest
-  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFU);
-  return largest < 0x7F800000U;
+/// The matrix of a stack that a row belongs to; 0 for plain tensors.
+int64_t matrix_of(const PlannedTensor& tensor, int64_t row) noexcept {
+  return tensor.ne.size() > 2 ? row / tensor.ne[1] : 0;
 }
 
 [[noreturn]] void refuse_values(const PlannedTensor& tensor, int64_t row) {
@@ -77,8 +75,12 @@ void RowEncoder::encode(const PlannedTensor& tensor, int64_t first, int64_t n, s
   read_rows(tensor, first, n, values_.data(), scratch_);
   for (int64_t r = 0; r < n; ++r, dst += out_bytes) {
     const float* row = values_.data() + r * cols;
-    if (!all_finite(row, cols)) refuse_values(tensor, first + r);
-    quantize_row(tensor.type, row, dst, cols);
+    if (find_non_finite(row, cols) >= 0) refuse_values(tensor, first + r);
+    std::span<const float> weights;
+    if (importance_ != nullptr && tensor.quantisable()) {
+      weights = importance_->of(tensor.name, matrix_of(tensor, first + r), cols);
+    }
+    quantize_row(tensor.type, row, dst, cols, weights.empty() ? nullptr : weights.data());
     if (find_non_finite_block(tensor.type, dst, cols) >= 0) {
       fail(ErrorCode::kUnsupported,
            "tensor {}: row {} holds values too large for type {}, choose another with --tensor-type", tensor.name,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "convert/importance_matrix.h"
 #include "convert/plan.h"
 
 namespace kda {
@@ -12,14 +13,19 @@ namespace kda {
 /// Floats [n, cols] of rows first .. first + n - 1. dst has room for them; `scratch` is the calling thread's own.
 void read_rows(const PlannedTensor& tensor, int64_t first, int64_t n, float* dst, std::vector<float>& scratch);
 
-/// The bytes of those rows in tensor.type, appended to nothing: dst has room for n rows. Where type and values stay as
-/// they are the bytes are copied. Throws Error(kFormat) naming the tensor and row that hold NaN or infinity,
-/// Error(kUnsupported) when the type's scales cannot hold the values. Buffers are the calling thread's own.
+/// Encodes rows; buffers are the calling thread's own.
 class RowEncoder {
  public:
+  /// importance: what the columns weigh, or nullptr; lives as long as this.
+  explicit RowEncoder(const ImportanceMatrix* importance = nullptr) : importance_(importance) {}
+
+  /// Rows first .. first + n - 1 in tensor.type; dst has room for them. Where type and values stay as they are the
+  /// bytes are copied. Throws Error(kFormat) naming the tensor and row that hold NaN or infinity, Error(kUnsupported)
+  /// when the type's scales cannot hold the values, and what ImportanceMatrix::of throws.
   void encode(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst);
 
  private:
+  const ImportanceMatrix* importance_;
   std::vector<float> values_;
   std::vector<float> scratch_;
 };

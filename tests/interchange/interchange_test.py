@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""Files that kda writes, in other programs: llama.cpp (npm's node-llama-cpp) gives the same answers and probabilities,
+and an independent reader (npm's @huggingface/gguf) lists the same metadata and tensors.
+
+$KDA_NPM names a folder where `npm install node-llama-cpp @huggingface/gguf` was run; what is not there is skipped.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from support import KDA, MODEL, environment  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODULES = os.path.join(os.environ.get("KDA_NPM", ""), "node_modules")
+QUESTIONS = ["What is 27+15?", "Sort: 7 3 9 1", "What is the capital of Norway?", "Remember apple=42. What is apple?"]
+# Largest difference of a next-token probability. Both compute with activations rounded to 8 bits where weights are
+# quantised, in different places; F32 differs by the order of sums.
+TYPES = {"f32": 1e-3, "bf16": 2e-2, "q8_0": 2e-2, "q4_k_m": 5e-2, "q2_k": 1e-1}
+
+
+def prompt(question):
+    return f"<|im_user|>user<|im_middle|>{question}<|im_end|><|im_assistant|>assistant<|im_middle|>"
+
+
+def missing(package):
+    if shutil.which("node") is None:
+        return "node is not installed"
+    if not os.path.isdir(os.path.join(MODULES, package)):
+        return f"no {package}: run npm install {package} in a folder and set KDA_NPM to it"
+    return None
+
+
+def run(*words, **kwargs):
+    result = subprocess.run(words, capture_output=True, timeout=500, env=environment(), **kwargs)
+    if result.returncode != 0:
+        raise AssertionError(f"{words}: {result.stderr.decode(errors='replace')}")
+    return result.stdout.decode()
+
+
+class Interchange(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def convert(self, kind):
+        path = os.path.join(self.folder, f"{kind}.gguf")
+        run(KDA, "convert", MODEL, "-o", path, "--type", kind, "--quiet")
+        return path
+
+    def probabilities(self, model, ids):
+        """Of the token after ids, by kda."""
+        paths = [os.path.join(self.folder, name) for name in ("ids.npy", "logits.npy")]
+        np.save(paths[0], np.array(ids, np.int64))
+        run(KDA, "logits", model, "--ids", paths[0], "--out", paths[1])
+        logits = np.load(paths[1])[-1].astype(np.float64)
+        p = np.exp(logits - logits.max())
+        return p / p.sum()
+
+    def test_llama_cpp_gives_the_same_answers(self):
+        if reason := missing("node-llama-cpp"):
+            self.skipTest(reason)
+        texts = json.dumps([prompt(q) for q in QUESTIONS]).encode()
+        paths = [self.convert(kind) for kind in TYPES]
+        lines = run("node", os.path.join(HERE, "answers.mjs"), MODULES, *paths, input=texts).splitlines()
+        for (kind, tolerance), path, line in zip(TYPES.items(), paths, lines, strict=True):
+            worst = 0.0
+            for question, found in zip(QUESTIONS, json.loads(line)):
+                text = prompt(question)
+                ids = [int(n) for n in json.loads(run(KDA, "tokenize", path, "--special", "--json", text))["ids"]]
+                self.assertEqual(found["ids"], ids, f"{kind}: ids of {question}")
+                p = self.probabilities(path, ids)
+                for token, probability in found["probabilities"]:
+                    worst = max(worst, abs(p[token] - probability))
+                answer = run(KDA, "tokenize", path, "--ids", " ".join(map(str, found["answer"][:-1]))).rstrip("\n")
+                ours = run(KDA, "run", path, question, "--temperature", "0", "--max-tokens", "64", "--quiet").rstrip("\n")
+                self.assertEqual(answer, ours, f"{kind}: answer to {question}")
+            print(f"{kind}: the same answers; probabilities differ by {worst:.2e} at most")
+            self.assertLess(worst, tolerance, kind)
+
+    def test_an_independent_reader_lists_the_same(self):
+        if reason := missing("@huggingface/gguf"):
+            self.skipTest(reason)
+        path = self.convert("q4_k_m")
+        theirs = json.loads(run("node", os.path.join(HERE, "listing.mjs"), MODULES, path))
+        ours = json.loads(run(KDA, "inspect", path, "--tensors", "--metadata", "--json"))
+        self.assertEqual([[t["name"], t["type"], t["shape"]] for t in ours["tensors"]], theirs["tensors"])
+        metadata = theirs["metadata"]
+        for key in ("version", "tensor_count", "kv_count"):  # of the header
+            metadata.pop(key)
+        self.assertEqual(set(metadata), set(ours["metadata"]))
+        self.assertEqual(metadata["general.architecture"], "kimi-linear")
+        self.assertEqual(metadata["general.file_type"], 15)
+        self.assertEqual(metadata["tokenizer.ggml.tokens"]["length"], ours["vocab_size"])
+        self.assertEqual(metadata["kimi-linear.attention.head_count_kv"]["length"], ours["layers"]["total"])
+
+
+if __name__ == "__main__":
+    if all(missing(p) for p in ("node-llama-cpp", "@huggingface/gguf")):
+        print("skipped:", missing("node-llama-cpp"))
+        sys.exit(77)
+    unittest.main(verbosity=1)
