@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kSliceElements = int64_t{1} << 18;
 
-/// Rows of one tensor.
+/// Units of one tensor.
 struct Slice {
   const PlannedTensor* tensor;
   int64_t first;
@@ -27,11 +27,11 @@ struct Slice {
 std::vector<Slice> cut(std::span<const PlannedTensor> tensors) {
   std::vector<Slice> out;
   for (const PlannedTensor& tensor : tensors) {
-    const int64_t rows = tensor.n_rows();
-    const int64_t step = std::max(kSliceElements / tensor.cols(), int64_t{1});
-    for (int64_t first = 0; first < rows; first += step) {
-      const int64_t n = std::min(step, rows - first);
-      out.push_back({&tensor, first, n, first + n == rows});
+    const int64_t n_units = tensor.n_units();
+    const int64_t step = std::max(kSliceElements / tensor.unit(), int64_t{1});
+    for (int64_t first = 0; first < n_units; first += step) {
+      const int64_t n = std::min(step, n_units - first);
+      out.push_back({&tensor, first, n, first + n == n_units});
     }
   }
   return out;
@@ -94,7 +94,7 @@ class Ring {
       std::exception_ptr error;
       try {
         const Slice& slice = slices_[i];
-        slot.bytes.resize(static_cast<size_t>(row_bytes(slice.tensor->type, slice.tensor->cols()) * slice.n));
+        slot.bytes.resize(static_cast<size_t>(row_bytes(slice.tensor->type, slice.tensor->unit() * slice.n)));
         encoder.encode(*slice.tensor, slice.first, slice.n, slot.bytes.data());
       } catch (...) {
         error = std::current_exception();

@@ -39,6 +39,13 @@ struct PlannedTensor {
   [[nodiscard]] int64_t n_elements() const noexcept;
   [[nodiscard]] int64_t n_rows() const noexcept { return n_elements() / cols(); }
   [[nodiscard]] int64_t bytes() const noexcept { return row_bytes(type, cols()) * n_rows(); }
+  /// True when the source's bytes are the output's.
+  [[nodiscard]] bool verbatim() const noexcept {
+    return source.type == type && source.transform == RowTransform::kNone;
+  }
+  /// Elements that are encoded together: a block where bytes are copied, else a row.
+  [[nodiscard]] int64_t unit() const noexcept { return verbatim() ? type_info(type).block_elements : cols(); }
+  [[nodiscard]] int64_t n_units() const noexcept { return n_elements() / unit(); }
   /// False for what stays in F32 whatever the type of the file: vectors, convolutions, the router (model-spec 5.4).
   [[nodiscard]] bool quantisable() const noexcept;
 };

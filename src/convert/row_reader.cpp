@@ -31,6 +31,23 @@ int64_t matrix_of(const PlannedTensor& tensor, int64_t row) noexcept {
   fail(ErrorCode::kFormat, "tensor {} holds NaN or infinity in row {}, expected finite numbers", tensor.name, row);
 }
 
+/// Blocks first .. first + n - 1 as they are.
+void copy_blocks(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst) {
+  const TensorTypeInfo& type = type_info(tensor.type);
+  const int64_t piece_blocks = tensor.n_units() / static_cast<int64_t>(tensor.source.pieces.size());
+  for (const int64_t end = first + n; first < end;) {
+    const int64_t at = first % piece_blocks;
+    const int64_t run = std::min(piece_blocks - at, end - first);
+    const std::byte* src = tensor.source.pieces[static_cast<size_t>(first / piece_blocks)] + at * type.block_bytes;
+    if (const int64_t bad = find_non_finite_block(tensor.type, src, run * type.block_elements); bad >= 0) {
+      refuse_values(tensor, (first + bad) * type.block_elements / tensor.cols());
+    }
+    std::memcpy(dst, src, static_cast<size_t>(run * type.block_bytes));
+    dst += run * type.block_bytes;
+    first += run;
+  }
+}
+
 }  // namespace
 
 void read_rows(const PlannedTensor& tensor, int64_t first, int64_t n, float* dst, std::vector<float>& scratch) {
@@ -57,20 +74,12 @@ void read_rows(const PlannedTensor& tensor, int64_t first, int64_t n, float* dst
 }
 
 void RowEncoder::encode(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst) {
-  const RowSource& source = tensor.source;
-  const int64_t cols = tensor.cols();
-  const int64_t out_bytes = row_bytes(tensor.type, cols);
-  if (source.type == tensor.type && source.transform == RowTransform::kNone) {
-    const int64_t piece_rows = tensor.n_rows() / static_cast<int64_t>(source.pieces.size());
-    for (int64_t r = 0; r < n; ++r, dst += out_bytes) {
-      const int64_t row = first + r;
-      const std::byte* src =
-          source.pieces[static_cast<size_t>(row / piece_rows)] + row % piece_rows * row_bytes(source.type, cols);
-      if (find_non_finite_block(source.type, src, cols) >= 0) refuse_values(tensor, row);
-      std::memcpy(dst, src, static_cast<size_t>(out_bytes));
-    }
+  if (tensor.verbatim()) {
+    copy_blocks(tensor, first, n, dst);
     return;
   }
+  const int64_t cols = tensor.cols();
+  const int64_t out_bytes = row_bytes(tensor.type, cols);
   values_.resize(static_cast<size_t>(n * cols));
   read_rows(tensor, first, n, values_.data(), scratch_);
   for (int64_t r = 0; r < n; ++r, dst += out_bytes) {

@@ -19,9 +19,9 @@ class RowEncoder {
   /// importance: what the columns weigh, or nullptr; lives as long as this.
   explicit RowEncoder(const ImportanceMatrix* importance = nullptr) : importance_(importance) {}
 
-  /// Rows first .. first + n - 1 in tensor.type; dst has room for them. Where type and values stay as they are the
-  /// bytes are copied. Throws Error(kFormat) naming the tensor and row that hold NaN or infinity, Error(kUnsupported)
-  /// when the type's scales cannot hold the values, and what ImportanceMatrix::of throws.
+  /// Units (PlannedTensor::unit) first .. first + n - 1 in tensor.type; dst has room for them. Throws Error(kFormat)
+  /// naming the tensor and row that hold NaN or infinity, Error(kUnsupported) when the type's scales cannot hold the
+  /// values, and what ImportanceMatrix::of throws.
   void encode(const PlannedTensor& tensor, int64_t first, int64_t n, std::byte* dst);
 
  private:

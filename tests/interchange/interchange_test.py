@@ -22,7 +22,7 @@ MODULES = os.path.join(os.environ.get("KDA_NPM", ""), "node_modules")
 QUESTIONS = ["What is 27+15?", "Sort: 7 3 9 1", "What is the capital of Norway?", "Remember apple=42. What is apple?"]
 # Largest difference of a next-token probability. Both compute with activations rounded to 8 bits where weights are
 # quantised, in different places; F32 differs by the order of sums.
-TYPES = {"f32": 1e-3, "bf16": 2e-2, "q8_0": 2e-2, "q4_k_m": 5e-2, "q2_k": 1e-1}
+TYPES = {"f32": 1e-4, "bf16": 2e-2, "q8_0": 2e-2, "q4_k_m": 5e-2, "q2_k": 1e-1}
 
 
 def prompt(question):

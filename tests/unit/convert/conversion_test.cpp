@@ -9,7 +9,7 @@
 #include <limits>
 #include <map>
 
-#include "base/half.h"
+#include "convert/importance_matrix.h"
 #include "formats/gguf.h"
 #include "quant/codec.h"
 #include "support/expect_error.h"
@@ -148,6 +148,41 @@ TEST_F(ConversionTest, EncodesEachRowAsTheCodecDoes) {
   expect_same_tensors(out("q.gguf"), model.write_gguf(files_.path(), {.matrix_type = TensorType::kQ4_0}));
 }
 
+TEST_F(ConversionTest, WeighsTheColumnsOfEachExpertByItsImportance) {
+  const TinyModel model(with_vocabulary());
+  const std::string name = "blk.1.ffn_down_exps.weight";
+  const int64_t cols = model.options().expert_ffn;
+  const int64_t n_experts = model.options().experts;
+  ImportanceMatrix matrix;
+  std::vector<double> sums;
+  for (int64_t i = 0; i < n_experts * cols; ++i) sums.push_back(1 + static_cast<double>(i * i % 97));
+  const std::vector<int64_t> counts(static_cast<size_t>(n_experts), 3);
+  matrix.set(name, cols, sums, counts);
+  matrix.write(out("importance.gguf"));
+  const fs::path source = model.write_gguf(files_.path());
+  const Conversion weighed =
+      convert(source, {.type = "q4_0", .recipe = Recipe::kPure, .importance = out("importance.gguf")});
+  weighed.write(out("q.gguf"), {}, {.n_threads = 2}, kGoOn);
+  ASSERT_FALSE(weighed.notes().empty());
+  EXPECT_NE(weighed.notes().back().find("no data for"), std::string::npos) << "the other tensors";
+
+  const GgufModel from = GgufModel::open(source);
+  const GgufModel to = GgufModel::open(out("q.gguf"));
+  EXPECT_EQ(to.main().get_string("quantize.imatrix.file"), "importance.gguf");
+  const auto* values = reinterpret_cast<const float*>(from.find_tensor(name)->bytes.data());
+  const GgufTensor& made = *to.find_tensor(name);
+  std::vector<std::byte> row(static_cast<size_t>(row_bytes(TensorType::kQ4_0, cols)));
+  int64_t n_changed = 0;
+  for (int64_t r = 0; r < made.n_elements() / cols; ++r) {
+    const std::byte* found = made.bytes.data() + r * static_cast<int64_t>(row.size());
+    quantize_row(TensorType::kQ4_0, values + r * cols, row.data(), cols, matrix.of(name, r / made.ne[1], cols).data());
+    EXPECT_EQ(std::memcmp(found, row.data(), row.size()), 0) << "row " << r;
+    quantize_row(TensorType::kQ4_0, values + r * cols, row.data(), cols);
+    n_changed += std::memcmp(found, row.data(), row.size()) != 0 ? 1 : 0;
+  }
+  EXPECT_GT(n_changed, 0) << "the importance made no difference";
+}
+
 TEST_F(ConversionTest, GivesTheSameBytesForAnyNumberOfThreads) {
   const fs::path folder = folder_of(TinyModel(with_vocabulary({.hidden = 256, .expert_ffn = 256})));
   const Conversion conversion = convert(folder, {.type = "q4_k_m"});
@@ -172,6 +207,18 @@ TEST_F(ConversionTest, SplitsAndMergesWithoutLoss) {
   convert(parts[0], {.type = "f16", .allow_requantize = true}).write(out("again.gguf"), {.keep = true}, {}, kGoOn);
   EXPECT_EQ(GgufModel::open(out(fmt::format("again-00001-of-{:05d}.gguf", parts.size()))).parts().size(), parts.size());
   EXPECT_EQ(copy.output_paths(out("x.gguf"), {.max_bytes = 1}).size(), copy.tensors().size());
+}
+
+TEST_F(ConversionTest, CopiesLongRowsInSlices) {
+  std::vector<float> values(600'001);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  GgufWriter writer;
+  writer.add_string("general.architecture", "something else");
+  const int64_t ne[] = {static_cast<int64_t>(values.size())};
+  writer.add_tensor("long", TensorType::kF32, ne, std::as_bytes(std::span(values)));
+  writer.write(out("long.gguf"));
+  Conversion::copy(out("long.gguf")).write(out("copy.gguf"), {}, {.n_threads = 3}, kGoOn);
+  EXPECT_EQ(read_all(out("copy.gguf")), read_all(out("long.gguf")));
 }
 
 TEST_F(ConversionTest, KeepsMetadataItDoesNotKnow) {
