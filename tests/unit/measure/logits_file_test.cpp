@@ -19,7 +19,7 @@ class LogitsFileTest : public testing::Test {
   LogitsFileTest() {
     chunks_.n_ctx = 8;
     chunks_.n_chunks = 2;
-    for (int32_t i = 0; i < 16; ++i) chunks_.ids.push_back(i % kVocab);
+    for (int32_t i = 0; i < 16; ++i) chunks_.ids.push_back(static_cast<int32_t>(i % kVocab));
   }
 
   void write() const {
