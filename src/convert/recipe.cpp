@@ -114,50 +114,50 @@ void choose_like_llama(std::vector<PlannedTensor>& tensors, const QuantPreset& p
 
 // ---- the choices for KDA models ----
 
-/// Relative squared error of Gaussian weights (ggml-blocks 11.5), by which types are compared.
+/// Relative squared error that our encoders make on the experts of a checkpoint (docs/quantization.md).
 double squared_error(T type) noexcept {
   const auto square = [](double percent) { return percent * percent * 1e-4; };
   switch (type) {
     case T::kQ4_0:
-      return square(8.58);
+      return square(8.08);
     case T::kQ4_1:
-      return square(7.82);
+      return square(6.92);
     case T::kQ5_0:
-      return square(4.27);
+      return square(4.01);
     case T::kQ5_1:
-      return square(3.78);
+      return square(3.33);
     case T::kQ8_0:
       return square(0.535);
     case T::kQ2_K:
-      return square(29.6);
+      return square(26.2);
     case T::kQ3_K:
-      return square(15.1);
+      return square(14.4);
     case T::kQ4_K:
-      return square(7.13);
+      return square(6.97);
     case T::kQ5_K:
-      return square(3.62);
+      return square(3.44);
     case T::kQ6_K:
-      return square(1.78);
+      return square(1.7);
     case T::kIQ4_NL:
-      return square(7.62);
+      return square(7.46);
     case T::kIQ4_XS:
-      return square(7.68);
+      return square(7.49);
     case T::kMXFP4:
-      return square(11.4);
+      return square(11.2);
     case T::kIQ3_S:
-      return square(16.6);
+      return square(13.0);
     case T::kIQ3_XXS:
-      return square(21.3);
+      return square(17.8);
     case T::kIQ2_S:
-      return square(26.5);
+      return square(24.0);
     case T::kIQ2_XS:
-      return square(30);
+      return square(28.7);
     case T::kIQ2_XXS:
-      return square(35);
+      return square(32.8);
     case T::kIQ1_M:
-      return square(58);
+      return square(41.3);
     case T::kIQ1_S:
-      return square(60);
+      return square(44.4);
     default:
       return 0;
   }
@@ -168,14 +168,15 @@ double bits_of(T type) noexcept {
   return 8.0 * static_cast<double>(info.block_bytes) / static_cast<double>(info.block_elements);
 }
 
-/// The types that a file of this base may mix, by rising size.
+/// The types that a file of this base may mix, by rising size. Past 6 bits there is little left to gain, and what every
+/// token reads would take longer to read.
 std::vector<T> ladder_of(T base) {
   constexpr T kLegacy0[] = {T::kQ4_0, T::kQ5_0, T::kQ8_0};
   constexpr T kLegacy1[] = {T::kQ4_1, T::kQ5_1, T::kQ8_0};
   constexpr T kLegacyNl[] = {T::kIQ4_NL, T::kQ5_1, T::kQ8_0};
-  constexpr T kK[] = {T::kQ2_K, T::kQ3_K, T::kIQ4_XS, T::kQ4_K, T::kQ5_K, T::kQ6_K, T::kQ8_0};
-  constexpr T kIq[] = {T::kIQ1_S, T::kIQ1_M,  T::kIQ2_XXS, T::kIQ2_XS, T::kIQ2_S, T::kIQ3_XXS,
-                       T::kIQ3_S, T::kIQ4_XS, T::kQ5_K,    T::kQ6_K,   T::kQ8_0};
+  constexpr T kK[] = {T::kQ2_K, T::kQ3_K, T::kIQ4_XS, T::kQ4_K, T::kQ5_K, T::kQ6_K};
+  constexpr T kIq[] = {T::kIQ1_S,   T::kIQ1_M, T::kIQ2_XXS, T::kIQ2_XS, T::kIQ2_S,
+                       T::kIQ3_XXS, T::kIQ3_S, T::kIQ4_XS,  T::kQ5_K,   T::kQ6_K};
   std::span<const T> all = kK;
   if (base == T::kQ4_0 || base == T::kQ5_0) all = kLegacy0;
   if (base == T::kQ4_1 || base == T::kQ5_1) all = kLegacy1;
@@ -187,9 +188,9 @@ std::vector<T> ladder_of(T base) {
   return out;
 }
 
-/// What the answers lose by noise in a tensor, relative to an expert's gate and up: the divergence that Q3_K in these
-/// tensors alone caused on the demo model, divided by their number and rounded to a power of two
-/// (docs/quantization.md). Zero: not to be touched, 8 bits.
+/// What the answers lose by noise in a tensor: the divergence that Q3_K in these tensors alone caused on the demo
+/// model, divided by their number, relative to the least and rounded (docs/quantization.md). Zero: not to be touched, 8
+/// bits.
 double sensitivity(Id id) noexcept {
   switch (id) {
     case Id::kDecayDown:
@@ -202,26 +203,28 @@ double sensitivity(Id id) noexcept {
     case Id::kMlaKUp:
     case Id::kMlaVUp:
       return 0;
-    case Id::kTokenEmbedding:
     case Id::kOutput:
-    case Id::kKdaOutput:
-    case Id::kMlaOutput:
+      return 128;
+    case Id::kTokenEmbedding:
       return 32;
-    case Id::kKdaQ:
-    case Id::kKdaK:
-    case Id::kKdaV:
-    case Id::kKdaQkv:
-    case Id::kMlaQ:
-    case Id::kMlaQDown:
-    case Id::kMlaQUp:
     case Id::kDenseGate:
     case Id::kDenseUp:
     case Id::kDenseDown:
       return 16;
-    case Id::kExpertDown:
+    case Id::kKdaK:
+    case Id::kKdaV:
+    case Id::kKdaQkv:
+    case Id::kKdaOutput:
+    case Id::kMlaOutput:
+      return 8;
+    case Id::kKdaQ:
+    case Id::kMlaQ:
+    case Id::kMlaQDown:
+    case Id::kMlaQUp:
+    case Id::kExpertUp:
       return 2;
-    default:  // gate and up of experts, shared experts
-      return 1;
+    default:  // experts and shared experts
+      return 4;
   }
 }
 
