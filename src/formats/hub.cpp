@@ -242,7 +242,7 @@ fs::path find_snapshot(const fs::path& repository, const HubName& wanted) {
     commit = revision;
   }
   if (commit.empty() && wanted.revision.empty()) {
-    if (const fs::path newest = newest_snapshot(snapshots); !newest.empty()) return newest;
+    if (fs::path newest = newest_snapshot(snapshots); !newest.empty()) return newest;
   }
   if (!commit.empty() && is_folder(snapshots / commit)) return snapshots / commit;
   const fs::path partial = find_partial_download({repository / "blobs"});
