@@ -31,17 +31,17 @@ uint8_t split_signs(const float* x, const float* w, bool even, float* magnitudes
   return static_cast<uint8_t>(mask);
 }
 
-template <int kGroupSize, int kEntries, bool kEvenSigns>
+// kTable: the rows of the grid; kLevels: what their entries stand for.
+template <int kGroupSize, int kEntries, bool kEvenSigns, const auto& kTable, const auto& kLevels>
 struct Grid {
   static constexpr int kGroup = kGroupSize;
-  static constexpr int kPart = kEntries;
   static constexpr int kTopScale = 15;
   using Group = IqGroup<kGroupSize / kEntries, kGroupSize / 8>;
 
-  static Group place(const GridIndex<kEntries>& grid, const float* levels, const float* x, const float* w,
-                     float scale) {
+  static Group place(const float* x, const float* w, float scale) {
+    static const GridIndex<kEntries> grid(kTable);
     float scaled[8];
-    for (int l = 0; l < GridIndex<kEntries>::kLevels; ++l) scaled[l] = scale * levels[l];
+    for (int l = 0; l < GridIndex<kEntries>::kLevels; ++l) scaled[l] = scale * kLevels[l];
     Group out{};
     for (int e = 0; e < kGroup / 8; ++e) {
       float y[8];
@@ -51,7 +51,7 @@ struct Grid {
         const int row = grid.nearest(y + first, weights + first, scaled);
         out.rows[(8 * e + first) / kEntries] = static_cast<uint16_t>(row);
         for (int j = 0; j < kEntries; ++j) {
-          const float l = levels[grid.level(row, j)];
+          const float l = kLevels[grid.level(row, j)];
           const float wl = weights[first + j] * l;
           const float rest = y[first + j] - scale * l;
           out.xl += wl * y[first + j];
@@ -66,49 +66,29 @@ struct Grid {
 
 // kStarts: usual scales of a group over the square root of its mean square.
 
-struct Iq2Xxs : Grid<32, 8, true> {
+struct Iq2Xxs : Grid<32, 8, true, kIq2XxsGrid, kIq2Levels> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const float* x, const float* w, float scale) {
-    static const GridIndex<kPart> kGrid(kIq2XxsGrid);
-    return Grid::place(kGrid, kIq2Levels, x, w, scale);
-  }
 };
 
-struct Iq2Xs : Grid<16, 8, true> {
+struct Iq2Xs : Grid<16, 8, true, kIq2XsGrid, kIq2Levels> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const float* x, const float* w, float scale) {
-    static const GridIndex<kPart> kGrid(kIq2XsGrid);
-    return Grid::place(kGrid, kIq2Levels, x, w, scale);
-  }
 };
 
-struct Iq2S : Grid<16, 8, false> {
+struct Iq2S : Grid<16, 8, false, kIq2SGrid, kIq2Levels> {
   static constexpr float kDivisor = 8;
   static constexpr float kStarts[] = {0.04F, 0.05F};
-  static Group place(const float* x, const float* w, float scale) {
-    static const GridIndex<kPart> kGrid(kIq2SGrid);
-    return Grid::place(kGrid, kIq2Levels, x, w, scale);
-  }
 };
 
-struct Iq3Xxs : Grid<32, 4, true> {
+struct Iq3Xxs : Grid<32, 4, true, kIq3XxsGrid, kIq3XxsLevels> {
   static constexpr float kDivisor = 4;
   static constexpr float kStarts[] = {0.033F, 0.039F, 0.045F};
-  static Group place(const float* x, const float* w, float scale) {
-    static const GridIndex<kPart> kGrid(kIq3XxsGrid);
-    return Grid::place(kGrid, kIq3XxsLevels, x, w, scale);
-  }
 };
 
-struct Iq3S : Grid<32, 4, false> {
+struct Iq3S : Grid<32, 4, false, kIq3SGrid, kIq3SLevels> {
   static constexpr float kDivisor = 1;
   static constexpr float kStarts[] = {0.13F, 0.155F, 0.18F};
-  static Group place(const float* x, const float* w, float scale) {
-    static const GridIndex<kPart> kGrid(kIq3SGrid);
-    return Grid::place(kGrid, kIq3SLevels, x, w, scale);
-  }
 };
 
 // Four masks of seven bits and a scale.
