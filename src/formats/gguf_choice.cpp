@@ -108,6 +108,7 @@ std::vector<GgufCandidate> list_gguf_models(const fs::path& folder, int max_dept
     found.emplace(path.lexically_relative(folder).generic_string(), path);
   }
   std::vector<GgufCandidate> out;
+  out.reserve(found.size());
   for (const auto& [relative, path] : found) out.push_back({path, relative});
   return out;
 }
