@@ -109,7 +109,7 @@ Value make_tool_call(Context& context, const ToolCall& call, ToolCallIds& ids, A
   const Value function = context.new_dict();
   function.as_dict().set("name", Value::input(call.name));
   function.as_dict().set("arguments", arguments);
-  const Value value = context.new_dict();
+  Value value = context.new_dict();
   value.as_dict().set("id", Value::input(ids.next(call)));
   value.as_dict().set("type", Value::input("function"));
   value.as_dict().set("function", function);
@@ -231,7 +231,7 @@ struct ChatFormat::Impl {
 ChatFormat::ChatFormat() = default;
 ChatFormat::~ChatFormat() = default;
 
-std::unique_ptr<ChatFormat> ChatFormat::create(const Tokenizer& tokenizer, std::string template_text) {
+std::unique_ptr<ChatFormat> ChatFormat::create(const Tokenizer& tokenizer, std::string_view template_text) {
   if (template_text.empty() && !has_built_in_tokens(tokenizer)) return nullptr;
   std::unique_ptr<ChatFormat> format(new ChatFormat());
   format->impl_ = std::make_unique<Impl>(tokenizer);

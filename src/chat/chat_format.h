@@ -41,7 +41,7 @@ class ChatFormat {
   /// chat format. template_text: the Jinja text of the model, or empty for the built-in format. The tokenizer must
   /// outlive the result. Throws Error(kUnsupported) for a template that uses something the engine does not know and
   /// Error(kFormat | kLimit) for one that is broken, with its line; a short conversation is rendered to find out.
-  static std::unique_ptr<ChatFormat> create(const Tokenizer& tokenizer, std::string template_text);
+  static std::unique_ptr<ChatFormat> create(const Tokenizer& tokenizer, std::string_view template_text);
   ~ChatFormat();
 
   /// tools_json: an OpenAI-style array as JSON text, or empty; the built-in format sorts its keys, a template gets them

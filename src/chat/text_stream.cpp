@@ -56,7 +56,7 @@ void TextStream::Stop::step(char byte) {
   if (text[matched] == byte) ++matched;
 }
 
-TextStream::TextStream(std::vector<std::string> stop) {
+TextStream::TextStream(const std::vector<std::string>& stop) {
   for (const std::string& raw : stop) {
     if (raw.empty()) continue;
     // Made valid like the text itself, so that a match begins and ends between characters.

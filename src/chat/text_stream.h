@@ -12,7 +12,7 @@ namespace kda {
 class TextStream {
  public:
   /// Stop strings that are empty are ignored.
-  explicit TextStream(std::vector<std::string> stop = {});
+  explicit TextStream(const std::vector<std::string>& stop = {});
 
   /// Adds bytes of a token and returns what may be shown now: whole characters (invalid bytes become U+FFFD), without
   /// anything that might be the beginning of a stop string. The stop string that is complete first ends the text (of

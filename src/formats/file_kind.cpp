@@ -63,14 +63,14 @@ std::string quote(std::string_view text) {
   constexpr size_t kMaxLength = 80;
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "'";
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (const char byte : text) {
     if (out.size() > kMaxLength) {
       out += "...";
       break;
     }
-    const auto c = static_cast<unsigned char>(text[i]);
+    const auto c = static_cast<unsigned char>(byte);
     if (c >= 0x20 && c < 0x7F) {
-      out += text[i];
+      out += byte;
     } else {
       out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
     }

@@ -9,7 +9,7 @@
 namespace kda {
 
 const KernelTable* avx2_kernels() noexcept {
-  static const KernelTable kTable = [] {
+  static const KernelTable filled = [] {
     KernelTable table;
     table.name = "avx2";
     fill_matmul_f32<avx2::matmul_f32>(table);
@@ -43,7 +43,7 @@ const KernelTable* avx2_kernels() noexcept {
     table.axpy = avx2::axpy;
     return table;
   }();
-  return &kTable;
+  return &filled;
 }
 
 }  // namespace kda

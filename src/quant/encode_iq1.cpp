@@ -46,15 +46,15 @@ struct Trits {
   };
 
   static Shifted shifted(const float* x, const float* w, float scale, float delta) {
-    static const GridIndex<8> kGrid(kIq1SGrid);
+    static const GridIndex<8> grid(kIq1SGrid);
     float levels[3];
     for (int l = 0; l < 3; ++l) levels[l] = scale * (kIq1Levels[l] + delta);
     Shifted out;
     for (int e = 0; e < kShared / 8; ++e) {
-      const int row = kGrid.nearest(x + 8 * e, w + 8 * e, levels);
+      const int row = grid.nearest(x + 8 * e, w + 8 * e, levels);
       out.rows[e] = static_cast<uint16_t>(row);
       for (int j = 8 * e; j < 8 * e + 8; ++j) {
-        const float l = kIq1Levels[kGrid.level(row, j % 8)] + delta;
+        const float l = kIq1Levels[grid.level(row, j % 8)] + delta;
         const float rest = x[j] - scale * l;
         out.xl += w[j] * l * x[j];
         out.ll += w[j] * l * l;

@@ -1,6 +1,7 @@
 #include "state/snapshots.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.h"
 
@@ -45,11 +46,10 @@ void SnapshotStore::add(const SequenceState& state, std::span<const float> logit
 }
 
 const Snapshot* SnapshotStore::find(int64_t position, bool need_logits) const noexcept {
-  for (auto at = snapshots_.rbegin(); at != snapshots_.rend(); ++at) {
-    const Snapshot& snapshot = **at;
-    if (snapshot.position() > position) continue;
-    if (snapshot.position() == position && need_logits && snapshot.logits().empty()) continue;
-    return &snapshot;
+  for (const auto& snapshot : std::views::reverse(snapshots_)) {
+    if (snapshot->position() > position) continue;
+    if (snapshot->position() == position && need_logits && snapshot->logits().empty()) continue;
+    return snapshot.get();
   }
   return nullptr;
 }

@@ -20,10 +20,10 @@ constexpr std::string_view kTiktokenFile = "tiktoken.model";
 constexpr std::string_view kConfigFile = "tokenizer_config.json";
 constexpr size_t kMaxTiktokenBytes = size_t{256} << 20;
 
-constexpr std::array<int8_t, 256> kSextets = [] {
-  std::array<int8_t, 256> sextets{};
-  for (auto& sextet : sextets) sextet = -1;
-  int8_t n = 0;
+constexpr std::array<int, 256> kSextets = [] {
+  std::array<int, 256> sextets{};
+  for (int& sextet : sextets) sextet = -1;
+  int n = 0;
   for (const char c : std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")) {
     sextets[static_cast<uint8_t>(c)] = n++;
   }

@@ -185,15 +185,12 @@ const char* Scanner::piece_end(const char* begin) const noexcept {
     return p;
   }
 
-  const Word after_prefix = in(first.cls, kPrefix) ? scan_word(first.end) : Word{};
-  if (after_prefix.second != nullptr) return skip_contraction(after_prefix.second);
-  if (in(first.cls, kUpperSide | kLowerSide)) {
-    const Word word = scan_word(begin);
-    // One of the two is there. Alternative 3 behind a prefix cannot come first: the only prefix among these is a mark,
-    // and with a mark alternative 2 matches.
-    return skip_contraction(word.second != nullptr ? word.second : word.third);
-  }
-  if (after_prefix.third != nullptr) return skip_contraction(after_prefix.third);
+  Word word = in(first.cls, kPrefix) ? scan_word(first.end) : Word{};
+  // Alternative 3 behind a prefix cannot come before alternative 2 without one: the only prefix among these is a mark,
+  // and with a mark alternative 2 matches.
+  if (word.second == nullptr && in(first.cls, kUpperSide | kLowerSide)) word = scan_word(begin);
+  const char* word_end = word.second != nullptr ? word.second : word.third;
+  if (word_end != nullptr) return skip_contraction(word_end);
 
   const char* symbols = *begin == ' ' ? first.end : begin;
   const char* symbols_end = skip(symbols, kSymbol);

@@ -237,7 +237,8 @@ ExprPtr ExpressionParser::parse_unary(bool with_filters) {
     expr = parse_primary();
   }
   expr = parse_postfix(std::move(expr));
-  return with_filters ? parse_filters_and_tests(std::move(expr)) : std::move(expr);
+  if (with_filters) expr = parse_filters_and_tests(std::move(expr));
+  return expr;
 }
 
 ExprPtr ExpressionParser::parse_primary() {

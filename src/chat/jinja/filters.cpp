@@ -225,6 +225,7 @@ Value dictsort_filter(Context& context, const Value& input, const Arguments& arg
     return descending ? order > 0 : order < 0;
   });
   std::vector<Value> sorted;
+  sorted.reserve(keyed.size());
   for (auto& [key, item] : keyed) sorted.push_back(std::move(item));
   return context.new_list(std::move(sorted));
 }
@@ -243,7 +244,7 @@ Value int_filter(Context& context, const Value& input, const Arguments& argument
   const auto bound = arguments.bind(context, "int", 0, {"default", "base"});
   if (bound[1] != nullptr && !equal(context, *bound[1], Value::integer(10)))
     context.fail(ErrorCode::kUnsupported, "int: only base 10 is supported");
-  const Value fallback = bound[0] == nullptr ? Value::integer(0) : *bound[0];
+  Value fallback = bound[0] == nullptr ? Value::integer(0) : *bound[0];
   if (input.is_integral()) return Value::integer(input.as_integer());
   std::optional<double> value;
   if (input.is(Kind::kFloat)) value = input.as_number();

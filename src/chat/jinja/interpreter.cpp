@@ -302,7 +302,7 @@ class Interpreter {
   }
 
   Value make_dict(const Expr& expr, Scope& scope) {
-    const Value dict = context_.new_dict();
+    Value dict = context_.new_dict();
     for (size_t i = 0; i < expr.args.size(); i += 2) {
       const Value key = evaluate(*expr.args[i], scope);
       if (!dict.as_dict().set(key, evaluate(*expr.args[i + 1], scope)))
@@ -378,7 +378,7 @@ class Interpreter {
     // namespace, dict: names and values, perhaps after a dict to start from
     if (arguments.positional.size() > 1 || (!arguments.positional.empty() && !arguments.positional[0].is(Kind::kDict)))
       context_.fail(ErrorCode::kFormat, "{}: expected at most one mapping and named values", name);
-    const Value result = name == "dict" ? context_.new_dict() : context_.new_namespace();
+    Value result = name == "dict" ? context_.new_dict() : context_.new_namespace();
     Dict& dict = name == "dict" ? result.as_dict() : result.as_namespace().attributes;
     if (!arguments.positional.empty()) {
       for (const auto& [key, value] : arguments.positional[0].as_dict().entries()) dict.set(key, value);

@@ -104,8 +104,8 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels32
   const Rows rows(args, row);
   for (int64_t b = 0; b < args.k / 32; ++b) {
     const int64_t at = b * kBlockBytes;
-    for (int r = 0; r < 8; ++r) {
-      prefetch_block<typename Format::Block, 2>(rows.at[r] + at + 16 * args.w_row_bytes);
+    for (const std::byte* weights : rows.at) {
+      prefetch_block<typename Format::Block, 2>(weights + at + 16 * args.w_row_bytes);
     }
     Panel32& panel = panels[b][i];
     __m256i quads[8];
@@ -120,8 +120,8 @@ KDA_INLINE void unpack_rows(const MatmulArgs& args, int64_t row, int i, Panels32
 template <typename Format, int kT>
 KDA_INLINE void multiply_block(const Panel32 (&panel)[2], const Acts32 (&acts)[kT], __m256i (&total)[2][kT]) {
   constexpr int kDepth = Format::kDepth;
-  for (int i = 0; i < 2; ++i) {
-    for (int t = 0; t < kT; ++t) total[i][t] = _mm256_setzero_si256();
+  for (auto& sums : total) {
+    for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   }
   KDA_UNROLL
   for (int begin = 0; begin < 8; begin += kDepth) {

@@ -159,8 +159,8 @@ KDA_INLINE void multiply_panels(const MatmulArgs& args, Panels<Format> panels, i
     SuperActs acts[kT];
     for (int t = 0; t < kT; ++t) acts[t] = super_acts(args, token + t, b);
     __m256i p[2][kT];
-    for (int i = 0; i < 2; ++i) {
-      for (int t = 0; t < kT; ++t) p[i][t] = _mm256_setzero_si256();
+    for (auto& products : p) {
+      for (__m256i& product : products) product = _mm256_setzero_si256();
     }
     for (int begin = 0; begin < 64; begin += Format::kDepth) add_quads<Format, kT>(panels[b], acts, begin, p);
     for (int i = 0; i < 2; ++i) {

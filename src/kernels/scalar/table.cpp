@@ -5,7 +5,7 @@
 namespace kda {
 
 const KernelTable& scalar_kernels() noexcept {
-  static const KernelTable kTable = [] {
+  static const KernelTable filled = [] {
     KernelTable table;
     table.name = "scalar";
     fill_matmul_f32<scalar::matmul_f32>(table);
@@ -22,7 +22,7 @@ const KernelTable& scalar_kernels() noexcept {
     table.axpy = scalar::axpy;
     return table;
   }();
-  return kTable;
+  return filled;
 }
 
 }  // namespace kda
