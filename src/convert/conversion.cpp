@@ -235,7 +235,7 @@ void Conversion::write(const fs::path& path, const SplitOptions& split, const Wr
       }
     }
   }
-  GgufOutput output(std::move(parts), {impl_->identity() + options.identity, options.resume});
+  GgufOutput output(std::move(parts), {impl_->identity() + options.identity, options.resume, progress});
   try {
     write_tensors(impl_->tensors, impl_->importance ? &*impl_->importance : nullptr, output, options.n_threads,
                   progress);

@@ -48,6 +48,32 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return out;
 }
 
+/// Reads what was written, tells how far it is and can be stopped.
+class CheckedRead {
+ public:
+  CheckedRead(int64_t total, const std::function<bool(int64_t, int64_t)>& progress)
+      : total_(total), progress_(progress) {}
+
+  /// Throws Error(kInterrupted).
+  uint64_t checksum(std::span<const std::byte> bytes) {
+    constexpr size_t kChunk = size_t{4} << 20;
+    XxHash64 hash;
+    while (!bytes.empty()) {
+      const auto chunk = bytes.first(std::min(bytes.size(), kChunk));
+      hash.update(chunk);
+      bytes = bytes.subspan(chunk.size());
+      done_ += static_cast<int64_t>(chunk.size());
+      if (!progress_(done_, total_)) fail(ErrorCode::kInterrupted, "interrupted");
+    }
+    return hash.digest();
+  }
+
+ private:
+  int64_t done_ = 0;
+  int64_t total_;
+  const std::function<bool(int64_t, int64_t)>& progress_;
+};
+
 }  // namespace
 
 GgufOutput::GgufOutput(std::vector<GgufOutputPart> parts, const Options& options) : parts_(std::move(parts)) {
@@ -60,7 +86,13 @@ GgufOutput::GgufOutput(std::vector<GgufOutputPart> parts, const Options& options
   }
   lock();
   const std::string first_line = first_log_line(options.identity);
-  const size_t n_whole = options.resume ? find_resumable(first_line) : 0;
+  size_t n_whole = 0;
+  try {
+    if (options.resume) n_whole = find_resumable(first_line, options.progress);
+  } catch (...) {
+    ::close(std::exchange(log_fd_, -1));
+    throw;
+  }
   n_resumed_ = n_whole;
 
   size_t left = n_whole;
@@ -139,16 +171,25 @@ void GgufOutput::lock() {
   fail(ErrorCode::kIo, "{}: another run is writing this file", parts_.front().path.string());
 }
 
-size_t GgufOutput::find_resumable(const std::string& first_line) {
+int64_t GgufOutput::total_bytes() const noexcept {
+  int64_t total = 0;
+  for (const GgufOutputPart& part : parts_) {
+    for (const int64_t size : part.tensor_bytes) total += size;
+  }
+  return total;
+}
+
+size_t GgufOutput::find_resumable(const std::string& first_line,
+                                  const std::function<bool(int64_t, int64_t)>& progress) {
   const std::string log = read_text_file(log_path(), kMaxLogBytes);
   if (log.empty()) return 0;
   const std::vector<std::string_view> lines = lines_of(log);
   if (lines.empty() || lines.front() != std::string_view(first_line).substr(0, first_line.size() - 1)) {
-    ::close(std::exchange(log_fd_, -1));
     fail(ErrorCode::kUsage,
          "{}: --resume: the unfinished file was begun with other input or options; start again without --resume",
          partial(0).string());
   }
+  CheckedRead read(total_bytes(), progress);
   size_t n = 0;
   size_t log_bytes = first_line.size();
   for (size_t part = 0; part < parts_.size(); ++part) {
@@ -167,7 +208,7 @@ size_t GgufOutput::find_resumable(const std::string& first_line) {
       const auto begin = static_cast<size_t>(tensor_end(part, i));
       const auto whole = static_cast<size_t>(tensor_end(part, i + 1));
       if (problem != std::errc() || end != line.data() + line.size() || bytes.size() < whole ||
-          xxhash64(bytes.subspan(begin, static_cast<size_t>(sizes[i]))) != expected) {
+          read.checksum(bytes.subspan(begin, static_cast<size_t>(sizes[i]))) != expected) {
         break;
       }
       checksums_.push_back(expected);
@@ -235,26 +276,13 @@ void GgufOutput::end_tensor() {
 
 void GgufOutput::check(const std::function<bool(int64_t, int64_t)>& progress) {
   if (fd_ >= 0) finish_part();
-  constexpr size_t kChunk = size_t{4} << 20;
-  int64_t total = 0;
-  for (const GgufOutputPart& part : parts_) {
-    for (const int64_t size : part.tensor_bytes) total += size;
-  }
-  int64_t done = 0;
+  CheckedRead read(total_bytes(), progress);
   size_t n = 0;
   for (size_t part = 0; part < parts_.size(); ++part) {
     const MappedFile file(partial(part));
     const GgufFile parsed = GgufFile::parse(file.bytes(), partial(part).string());
     for (const GgufTensor& tensor : parsed.tensors()) {
-      XxHash64 hash;
-      for (std::span<const std::byte> left = tensor.bytes; !left.empty();) {
-        const auto chunk = left.first(std::min(left.size(), kChunk));
-        hash.update(chunk);
-        left = left.subspan(chunk.size());
-        done += static_cast<int64_t>(chunk.size());
-        if (!progress(done, total)) fail(ErrorCode::kInterrupted, "interrupted");
-      }
-      if (n >= checksums_.size() || hash.digest() != checksums_[n++]) {
+      if (n >= checksums_.size() || read.checksum(tensor.bytes) != checksums_[n++]) {
         fail(ErrorCode::kIo, "{}: tensor {} read back differs from what was written, expected the same checksum",
              partial(part).string(), tensor.name);
       }

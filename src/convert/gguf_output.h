@@ -31,11 +31,14 @@ class GgufOutput {
     /// the same.
     std::string identity;
     bool resume = false;
+    /// While resuming: gets bytes found good and those of all tensors, and stops the reading with false.
+    std::function<bool(int64_t, int64_t)> progress = [](int64_t, int64_t) { return true; };
   };
 
   /// Opens the first part. With `resume` reads what an earlier run left, checks it against its checksums and goes on
   /// behind the last whole tensor. Throws Error(kIo) when a name cannot be written to or the disk has no room for all,
-  /// Error(kUsage) when what is there was begun with other input or options.
+  /// Error(kUsage) when what is there was begun with other input or options, Error(kInterrupted); then what was there
+  /// stays.
   GgufOutput(std::vector<GgufOutputPart> parts, const Options& options);
   /// Leaves the unfinished files for another run to resume when a tensor is finished and discard() was not called.
   ~GgufOutput();
@@ -71,7 +74,8 @@ class GgufOutput {
   [[nodiscard]] int64_t tensor_end(size_t part, size_t tensor) const;  // offset behind its padding
   void lock();
   /// The number of whole tensors that an earlier run left.
-  size_t find_resumable(const std::string& first_line);
+  size_t find_resumable(const std::string& first_line, const std::function<bool(int64_t, int64_t)>& progress);
+  [[nodiscard]] int64_t total_bytes() const noexcept;  // of all tensors
   void start_part(size_t part, int64_t keep_bytes);
   void finish_part();
   void append(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) const;

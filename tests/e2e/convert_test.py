@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 
 from support import GREEDY, KDA, MODEL, ProgramTest, environment, kda, main
 
@@ -144,6 +145,28 @@ class Convert(ProgramTest):
         with open(expected, "rb") as a, open(target, "rb") as b:
             self.assertEqual(a.read(), b.read())
         self.assertEqual(sorted(os.listdir(self.folder)), ["expected.gguf", "x.gguf"])
+
+    def test_ctrl_c(self):
+        """A key in the middle of the work: nothing under the final name, one sentence, and --resume makes the same file."""
+        source = self.convert("source.gguf", "f32")
+        expected = self.path("expected.gguf")
+        self.succeeds("quantize", source, expected, "iq3_xxs", "--quiet")
+        target = self.path("x.gguf")
+        words = [KDA, "quantize", source, target, "iq3_xxs", "--threads", "1"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as run:
+            log = target + ".partial.log"
+            deadline = time.monotonic() + 60
+            while not (os.path.exists(log) and os.path.getsize(log) > 200) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            run.send_signal(signal.SIGINT)
+            out, err = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, out), (130, b""), err)
+        self.assertIn(b"--resume", err)
+        self.assertFalse(os.path.exists(target))
+        self.succeeds(*words[1:], "--resume", "--quiet")
+        with open(expected, "rb") as a, open(target, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["expected.gguf", "source.gguf", "x.gguf"])
 
     def test_bad_targets(self):
         model = self.convert("m.gguf", "f16")

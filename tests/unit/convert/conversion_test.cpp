@@ -297,12 +297,18 @@ TEST_F(ConversionTest, GoesOnWhereItWasInterrupted) {
     for (const int64_t stop : {total / 5, total / 2, total - 1}) {
       interrupt(conversion, target / "q.gguf", split, stop);
       EXPECT_FALSE(fs::exists(made.front()));
-      int64_t first = total;  // bytes done when the work goes on
+      uintmax_t smallest = std::numeric_limits<uintmax_t>::max();  // size of what is there while the work goes on
+      int64_t last = 0;
       conversion.write(target / "q.gguf", split, {.identity = "v1", .resume = true}, [&](int64_t done, int64_t) {
-        first = std::min(first, done);
+        uintmax_t size = 0;
+        for (const auto& file : fs::directory_iterator(target)) size += file.file_size();
+        smallest = std::min(smallest, size);
+        EXPECT_GT(done, last);
+        last = done;
         return true;
       });
-      EXPECT_GT(first, stop / 4) << "work was done again";
+      EXPECT_GT(smallest, static_cast<uintmax_t>(stop / 4)) << "work was done again";
+      EXPECT_EQ(last, total);
       for (size_t i = 0; i < made.size(); ++i) EXPECT_EQ(read_all(made[i]), read_all(expected[i]));
       EXPECT_EQ(names_in(target).size(), made.size()) << "something is left over";
       for (const fs::path& file : made) fs::remove(file);
@@ -319,6 +325,19 @@ TEST_F(ConversionTest, TrustsOnlyWholeTensorsWhenItGoesOn) {
     partial.seekp(static_cast<std::streamoff>(fs::file_size(out("q.gguf.partial")) / 2));
     partial.write("damage", 6);
   }
+  conversion.write(out("q.gguf"), {}, {.identity = "v1", .resume = true}, kGoOn);
+  EXPECT_EQ(read_all(out("q.gguf")), read_all(out("expected.gguf")));
+}
+
+TEST_F(ConversionTest, CanBeInterruptedWhileItLooksForWhereToGoOn) {
+  const Conversion conversion = convert(folder_of(TinyModel(with_vocabulary())), {.type = "q8_0"});
+  conversion.write(out("expected.gguf"), {}, {}, kGoOn);
+  interrupt(conversion, out("q.gguf"), {}, total_bytes(conversion.tensors()) / 2);
+  const std::string before = read_all(out("q.gguf.partial"));
+  expect_error(ErrorCode::kInterrupted, "interrupted", [&] {
+    conversion.write(out("q.gguf"), {}, {.identity = "v1", .resume = true}, [](int64_t, int64_t) { return false; });
+  });
+  EXPECT_EQ(read_all(out("q.gguf.partial")), before);
   conversion.write(out("q.gguf"), {}, {.identity = "v1", .resume = true}, kGoOn);
   EXPECT_EQ(read_all(out("q.gguf")), read_all(out("expected.gguf")));
 }
