@@ -208,6 +208,8 @@ int main(int argc, char** argv) {
   kda::register_set(kda::scalar_kernels());
   const kda::KernelTable* avx2 = kda::avx2_kernels();
   if (avx2 != nullptr && kda::cpu_features().avx2) kda::register_set(*avx2);
+  const kda::KernelTable* avx512 = kda::avx512_kernels();
+  if (avx512 != nullptr && kda::cpu_features().avx512) kda::register_set(*avx512);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

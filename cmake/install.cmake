@@ -9,7 +9,7 @@ set_target_properties(kda_static PROPERTIES OUTPUT_NAME kda LINKER_LANGUAGE CXX)
 
 install(TARGETS kda_static)
 foreach(folder ${folders})
-  install(DIRECTORY src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kda FILES_MATCHING PATTERN "*.h" PATTERN "scalar" EXCLUDE PATTERN "avx2" EXCLUDE)
+  install(DIRECTORY src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kda FILES_MATCHING PATTERN "*.h" PATTERN "scalar" EXCLUDE PATTERN "avx2" EXCLUDE PATTERN "avx512" EXCLUDE)
 endforeach()
 configure_file(cmake/kda.pc.in kda.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kda.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

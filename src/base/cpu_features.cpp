@@ -25,10 +25,12 @@ bool has_f16c() noexcept {
 CpuFeatures detect() noexcept {
   CpuFeatures f;
 #if defined(__x86_64__)
+  // These ask the operating system too (xgetbv): a processor whose wide registers are not saved counts as without them.
   __builtin_cpu_init();
   f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512vnni");
 #elif defined(__aarch64__)
   f.neon = true;
 #endif

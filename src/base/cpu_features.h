@@ -9,7 +9,7 @@ namespace kda {
 /// Instruction sets found at run time (and enabled by the operating system).
 struct CpuFeatures {
   bool avx2 = false;    // with FMA and F16C
-  bool avx512 = false;  // F, BW, VL, VNNI
+  bool avx512 = false;  // F, BW, DQ, VL, VNNI, on top of avx2
   bool neon = false;
 };
 

@@ -53,7 +53,7 @@ void add_engine_options(CLI::App& command, EngineOptions& engine) {
   command.add_option("--threads,-t", engine.threads, "Threads to compute with (default: one a processor)")
       ->check(in_range(1, kMaxThreads))
       ->type_name("N");
-  command.add_option("--isa", engine.isa, "Instruction set: auto, scalar, avx2 (default: auto)")
+  command.add_option("--isa", engine.isa, "Instruction set: auto, scalar, avx2, avx512 (default: auto)")
       ->envname("KDA_ISA")
       ->type_name("NAME");
   command

@@ -21,7 +21,7 @@ class TensorSink;
 
 struct EngineOptions {
   int threads = 0;       // 0: one for each processor this process may use
-  std::string isa = {};  // "", "auto", "scalar", "avx2"
+  std::string isa = {};  // "", "auto", "scalar", "avx2", "avx512"
   // Most tokens that go through the layers together. Each expert of a large model sees few tokens of a batch, so that
   // longer batches make long prompts faster; 1,024 tokens of the 48B model take 0.2 GB.
   int64_t batch_tokens = 1024;

@@ -23,7 +23,7 @@ struct MatmulKernel {
 
 /// Everything one instruction set offers. Filled once; never changes. All functions are thread-safe.
 struct KernelTable {
-  const char* name = nullptr;                  // "scalar", "avx2"
+  const char* name = nullptr;                  // "scalar", "avx2", "avx512"
   MatmulKernel matmul[kTensorTypeCount] = {};  // by type number: the fastest product
   MatmulFn matmul_f32[kTensorTypeCount] = {};  // by type number: the product with fp32 activations, every weight type
   QuantizeActFn quantize_block32 = nullptr;
@@ -47,8 +47,9 @@ struct KernelTable {
 [[nodiscard]] const KernelTable& scalar_kernels() noexcept;
 /// nullptr where the program was built for another architecture. The caller checks the processor.
 [[nodiscard]] const KernelTable* avx2_kernels() noexcept;
+[[nodiscard]] const KernelTable* avx512_kernels() noexcept;
 
-/// The set by name ("scalar", "avx2"), or the best one this processor runs for "" and "auto".
+/// The set by name ("scalar", "avx2", "avx512"), or the best one this processor runs for "" and "auto".
 /// Throws Error(kUnsupported) for a set that is unknown, not built in or not supported by the processor.
 [[nodiscard]] const KernelTable& select_kernels(const char* name);
 

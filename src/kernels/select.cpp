@@ -7,18 +7,24 @@
 namespace kda {
 
 const KernelTable& select_kernels(const char* name) {
+  struct Set {
+    const char* name;
+    const KernelTable* table;  // nullptr: not built in
+    bool is_supported;
+  };
+  const Set best_first[] = {{"avx512", avx512_kernels(), cpu_features().avx512},
+                            {"avx2", avx2_kernels(), cpu_features().avx2},
+                            {"scalar", &scalar_kernels(), true}};
   const bool best = *name == '\0' || std::strcmp(name, "auto") == 0;
-  if (best || std::strcmp(name, "avx2") == 0) {
-    const KernelTable* table = avx2_kernels();
-    if (table != nullptr && cpu_features().avx2) return *table;
+  for (const Set& set : best_first) {
+    if (!best && std::strcmp(name, set.name) != 0) continue;
+    if (set.table != nullptr && set.is_supported) return *set.table;
     if (!best) {
-      fail(ErrorCode::kUnsupported, "isa: avx2 was asked for, {}; use scalar or auto",
-           table == nullptr ? "this program was built without it" : "this processor does not have it");
+      fail(ErrorCode::kUnsupported, "isa: {} was asked for, {}; use auto or another", name,
+           set.table == nullptr ? "this program was built without it" : "this processor does not have it");
     }
-    return scalar_kernels();
   }
-  if (std::strcmp(name, "scalar") == 0) return scalar_kernels();
-  fail(ErrorCode::kUsage, "isa: '{}' is unknown, expected auto, scalar or avx2", name);
+  fail(ErrorCode::kUsage, "isa: '{}' is unknown, expected auto, scalar, avx2 or avx512", name);
 }
 
 }  // namespace kda

@@ -59,8 +59,9 @@ class Golden : public testing::TestWithParam<Param> {
   void SetUp() override {
     folder_ = fs::path(KDA_GOLDEN_DIR) / GetParam().name;
     if (!fs::exists(folder_ / "logits.npy")) GTEST_SKIP() << "not generated: python3-numpy is missing, or run ctest";
-    if (std::string(GetParam().isa) == "avx2" && (avx2_kernels() == nullptr || !cpu_features().avx2)) {
-      GTEST_SKIP() << "no AVX2 here";
+    const std::string isa = GetParam().isa;
+    if ((isa == "avx2" && !cpu_features().avx2) || (isa == "avx512" && !cpu_features().avx512)) {
+      GTEST_SKIP() << "no " << isa << " here";
     }
     ids_ = read_npy<int32_t>(folder_ / "ids.npy");
     expected_ = read_npy<float>(folder_ / "logits.npy");
@@ -159,7 +160,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, Golden,
                          testing::Values(Param{"proportions", "scalar"}, Param{"odd-shapes", "scalar"},
                                          Param{"q-lora-groups", "scalar"}, Param{"extreme-gates", "scalar"},
                                          Param{"proportions", "avx2"}, Param{"odd-shapes", "avx2"},
-                                         Param{"q-lora-groups", "avx2"}, Param{"extreme-gates", "avx2"}),
+                                         Param{"q-lora-groups", "avx2"}, Param{"extreme-gates", "avx2"},
+                                         Param{"proportions", "avx512"}, Param{"odd-shapes", "avx512"},
+                                         Param{"q-lora-groups", "avx512"}, Param{"extreme-gates", "avx512"}),
                          [](const testing::TestParamInfo<Param>& param) {
                            std::string name = std::string(param.param.name) + "_" + param.param.isa;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -14,12 +14,14 @@ namespace kda::test {
 /// Half the distance from 1 to the next float: the largest relative error of one rounding.
 inline constexpr double kUnit = 0x1p-24;
 
-inline const char* const kKernelSets[] = {"scalar", "avx2"};
+/// From the slowest to the fastest.
+inline const char* const kKernelSets[] = {"scalar", "avx2", "avx512"};
 
 /// nullptr when this program or processor lacks the set.
 inline const KernelTable* find_kernel_set(const char* name) {
   if (std::strcmp(name, "scalar") == 0) return &scalar_kernels();
-  return cpu_features().avx2 ? avx2_kernels() : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return cpu_features().avx2 ? avx2_kernels() : nullptr;
+  return cpu_features().avx512 ? avx512_kernels() : nullptr;
 }
 
 class KernelSetTest : public testing::TestWithParam<const char*> {
