@@ -14,6 +14,7 @@ void add_logits(CLI::App& root, Action& chosen);
 void add_imatrix(CLI::App& root, Action& chosen);
 void add_perplexity(CLI::App& root, Action& chosen);
 void add_compare(CLI::App& root, Action& chosen);
+void add_bench(CLI::App& root, Action& chosen);
 void add_convert(CLI::App& root, Action& chosen);
 void add_quantize(CLI::App& root, Action& chosen);
 void add_split(CLI::App& root, Action& chosen);

@@ -14,9 +14,6 @@ namespace kda::cli {
 
 namespace {
 
-constexpr int64_t kMaxThreads = 1024;
-constexpr int64_t kMaxBatch = 16384;
-
 /// What is wrong with it; empty: nothing.
 std::string whole_number(const std::string& text) {
   uint64_t value = 0;
@@ -49,13 +46,17 @@ void add_model_argument(CLI::App& command, std::string& model) {
       ->required();
 }
 
+void add_isa_option(CLI::App& command, EngineOptions& engine) {
+  command.add_option("--isa", engine.isa, "Instruction set: auto, scalar, avx2, avx512 (default: auto)")
+      ->envname("KDA_ISA")
+      ->type_name("NAME");
+}
+
 void add_engine_options(CLI::App& command, EngineOptions& engine) {
   command.add_option("--threads,-t", engine.threads, "Threads to compute with (default: one a processor)")
       ->check(in_range(1, kMaxThreads))
       ->type_name("N");
-  command.add_option("--isa", engine.isa, "Instruction set: auto, scalar, avx2, avx512 (default: auto)")
-      ->envname("KDA_ISA")
-      ->type_name("NAME");
+  add_isa_option(command, engine);
   command
       .add_option("--batch", engine.batch_tokens,
                   fmt::format("Prompt tokens that go through the layers together (default: {})", engine.batch_tokens))

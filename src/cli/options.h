@@ -36,6 +36,8 @@ struct SamplingArgs {
 
 /// Most tokens of context that can be asked for.
 inline constexpr int64_t kMaxContext = int64_t{1} << 27;
+inline constexpr int64_t kMaxThreads = 1024;
+inline constexpr int64_t kMaxBatch = 16384;
 
 /// Refuses numbers outside; the help does not repeat the limits.
 [[nodiscard]] CLI::Validator in_range(int64_t least, int64_t most);
@@ -46,6 +48,8 @@ CLI::App& add_subcommand(CLI::App& root, const std::string& name, const std::str
 
 /// MODEL.
 void add_model_argument(CLI::App& command, std::string& model);
+/// --isa.
+void add_isa_option(CLI::App& command, EngineOptions& engine);
 /// --threads, --isa, --batch.
 void add_engine_options(CLI::App& command, EngineOptions& engine);
 /// MODEL, --ctx, --quiet, --verbose and the engine's options.

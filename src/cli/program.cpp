@@ -37,6 +37,7 @@ int parse_and_run(int argc, const char* const* argv) {
       "Examples:\n"
       "  kda run models/demo \"What is 27+15?\"     ask once\n"
       "  kda chat Kimi-Linear-48B-A3B-Q4_K_M.gguf  talk\n"
+      "  kda bench models/demo                     measure its speed\n"
       "  kda inspect moonshotai/Kimi-Linear-48B-A3B-Instruct\n"
       "`kda COMMAND --help` tells more about a command.");
   root.set_version_flag("--version", "kda " KDA_VERSION, "Print the version and exit");
@@ -48,6 +49,7 @@ int parse_and_run(int argc, const char* const* argv) {
   add_imatrix(root, action);
   add_perplexity(root, action);
   add_compare(root, action);
+  add_bench(root, action);
   add_convert(root, action);
   add_quantize(root, action);
   add_split(root, action);
@@ -69,7 +71,7 @@ int parse_and_run(int argc, const char* const* argv) {
     if (root.get_subcommands().empty() && argc > 1) {
       return report(
           fmt::format("'{}' is no command, expected run, chat, inspect, tokenize, logits, convert, quantize, split, "
-                      "merge, imatrix, perplexity, compare or version (see kda --help)",
+                      "merge, imatrix, perplexity, compare, bench or version (see kda --help)",
                       argv[1]),
           kWrongUse);
     }

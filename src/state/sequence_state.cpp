@@ -25,7 +25,11 @@ int64_t SequenceState::recurrent_bytes(const ModelConfig& config) noexcept {
 }
 
 int64_t SequenceState::cache_bytes(const ModelConfig& config, int64_t context) noexcept {
-  return latent_floats(config, context) * int64_t{sizeof(float)} + context * int64_t{sizeof(int32_t)};
+  return latent_bytes(config, context) + context * int64_t{sizeof(int32_t)};
+}
+
+int64_t SequenceState::latent_bytes(const ModelConfig& config, int64_t n) noexcept {
+  return latent_floats(config, n) * int64_t{sizeof(float)};
 }
 
 SequenceState::SequenceState(const ModelConfig& config, int64_t context)

@@ -26,6 +26,8 @@ class SequenceState {
   /// Bytes of the KDA part, and of the caches and tokens at `context`: what the constructor takes.
   [[nodiscard]] static int64_t recurrent_bytes(const ModelConfig& config) noexcept;
   [[nodiscard]] static int64_t cache_bytes(const ModelConfig& config, int64_t context) noexcept;
+  /// Of the latent rows of n tokens in all layers.
+  [[nodiscard]] static int64_t latent_bytes(const ModelConfig& config, int64_t n) noexcept;
 
   /// Of a layer of the matching kind, by its index in the model.
   [[nodiscard]] KdaState kda(int64_t layer) const noexcept;

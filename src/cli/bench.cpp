@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/output.h"
+#include "cli/parse_numbers.h"
+#include "cli/terminal.h"
+#include "measure/benchmark.h"
+
+namespace kda::cli {
+
+namespace {
+
+struct BenchArgs {
+  std::string model;
+  std::string prompts = "512", generations = "32", depths = "0", batches, threads;
+  int64_t repetitions = 3;
+  bool no_warm_up = false;
+  std::string output = "table";
+  EngineOptions engine;
+};
+
+/// What BenchArgs say, as numbers.
+struct BenchPlan {
+  std::vector<BenchTest> prompts, generations;  // by depth
+  std::vector<int64_t> batches, threads;
+  int64_t context = 1;
+};
+
+BenchPlan make_plan(const BenchArgs& args) {
+  std::vector<int64_t> depths = parse_numbers(args.depths, "--depth", 0, kMaxContext);
+  std::ranges::sort(depths);  // each is reached from the one before
+  BenchPlan plan;
+  const auto add = [&](std::vector<BenchTest>& tests, BenchTest::Kind kind, const std::string& text,
+                       const std::string& option) {
+    const std::vector<int64_t> counts = parse_numbers(text, option, 0, kMaxContext);
+    for (const int64_t depth : depths) {
+      for (const int64_t n : counts) {
+        if (n > kMaxContext - depth) {
+          fail(ErrorCode::kUsage, "{}: {} tokens behind {} do not fit a context, expected at most {} together", option,
+               n, depth, kMaxContext);
+        }
+        if (n == 0) continue;
+        tests.push_back({kind, n, depth});
+        plan.context = std::max(plan.context, depth + n);
+      }
+    }
+  };
+  add(plan.prompts, BenchTest::Kind::kPrompt, args.prompts, "--prompt");
+  add(plan.generations, BenchTest::Kind::kGeneration, args.generations, "--generate");
+  if (plan.prompts.empty() && plan.generations.empty()) {
+    fail(ErrorCode::kUsage, "--prompt and --generate: both are 0, nothing is left to measure");
+  }
+  plan.batches = args.batches.empty() ? std::vector{args.engine.batch_tokens}
+                                      : parse_numbers(args.batches, "--batch", 1, kMaxBatch);
+  plan.threads =
+      args.threads.empty() ? std::vector<int64_t>{0} : parse_numbers(args.threads, "--threads", 1, kMaxThreads);
+  return plan;
+}
+
+/// The tests of one engine, by depth: at each depth prompts, then generations. The batch means nothing to a token at a
+/// time, so that generations come with the first batch only.
+std::vector<BenchTest> tests_of(const BenchPlan& plan, bool first_batch) {
+  std::vector<BenchTest> tests = plan.prompts;
+  if (first_batch) tests.insert(tests.end(), plan.generations.begin(), plan.generations.end());
+  std::ranges::stable_sort(tests, {}, &BenchTest::depth);
+  return tests;
+}
+
+void run_tests(const BenchArgs& args, const BenchPlan& plan, BenchReport& report, bool& begun) {
+  for (const int64_t threads : plan.threads) {
+    for (const int64_t batch : plan.batches) {
+      const std::vector<BenchTest> tests = tests_of(plan, batch == plan.batches.front());
+      if (tests.empty()) continue;
+      EngineOptions options = args.engine;
+      options.threads = static_cast<int>(threads);
+      options.batch_tokens = batch;
+      const std::unique_ptr<Engine> engine = Engine::open(args.model, options, environment);
+      Benchmark benchmark(*engine, plan.context);
+      if (!begun) {
+        for (const std::string& warning : engine->warnings()) write_warning(warning);
+        report.begin(*engine, args.model);
+        begun = true;
+      }
+      for (const BenchTest& test : tests) {
+        Progress progress(test.name());
+        const BenchResult result =
+            benchmark.measure(test, args.repetitions, !args.no_warm_up, [&](int64_t done, int64_t total) {
+              progress.update(done, total);
+              return !interrupted();
+            });
+        progress.clear();
+        report.add({.threads = engine->n_threads(), .batch_tokens = batch}, result);
+        if (interrupted()) fail(ErrorCode::kInterrupted, "interrupted");
+      }
+    }
+  }
+}
+
+int bench(const BenchArgs& args) {
+  const BenchPlan plan = make_plan(args);
+  install_interrupt_handler(2);
+  const std::unique_ptr<BenchReport> report = BenchReport::make(args.output);
+  bool begun = false;
+  try {
+    run_tests(args, plan, *report, begun);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::kInterrupted && begun) report->end(false);
+    throw;
+  }
+  report->end(true);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& root, Action& chosen) {
+  CLI::App& command = add_subcommand(
+      root, "bench", "Measure the speed of prompts and of generation",
+      "  kda bench MODEL\n"
+      "  kda bench MODEL -p 512,4096 -n 32 -d 0,4096\n"
+      "  kda bench MODEL -p 512-4096*2 -n 0 -b 512,1024 -t 1-4\n"
+      "  kda bench MODEL --output json > rates.json\n"
+      "Lists: 512,4096; ranges: 1-4, 1-8*2, 0-3000+1000. pp512@d4096 is a prompt of 512 tokens behind 4096 others, "
+      "tg32 a\n"
+      "generation of 32. Each row is the median of the repetitions, which follow a pass that does not count. GB/s are "
+      "the\n"
+      "weights, states and latents that a token has to read or write; `of read` is their share of what a plain sum "
+      "over\n"
+      "memory reached between the repetitions. Tokens are random but always the same, so the checksum of the logits "
+      "is, too.");
+  const auto args = std::make_shared<BenchArgs>();
+  add_model_argument(command, args->model);
+  command.add_option("--prompt,-p", args->prompts, "Lengths of prompts; 0: none (default: 512)")->type_name("LIST");
+  command.add_option("--generate,-n", args->generations, "Lengths of generations; 0: none (default: 32)")
+      ->type_name("LIST");
+  command.add_option("--depth,-d", args->depths, "Tokens in the context before (default: 0)")->type_name("LIST");
+  command
+      .add_option(
+          "--batch,-b", args->batches,
+          fmt::format("Prompt tokens that go through the layers together (default: {})", args->engine.batch_tokens))
+      ->type_name("LIST");
+  command.add_option("--threads,-t", args->threads, "Threads to compute with (default: one a processor)")
+      ->type_name("LIST");
+  command.add_option("--repetitions,-r", args->repetitions, "How often each test counts (default: 3)")
+      ->check(in_range(1, 1000))
+      ->type_name("N");
+  command.add_flag("--no-warm-up", args->no_warm_up, "No pass before the ones that count");
+  command.add_option("--output,-o", args->output, "table, json, csv or markdown (default: table)")
+      ->check(CLI::IsMember({"table", "json", "csv", "markdown"}).description(""))
+      ->type_name("FORMAT");
+  add_isa_option(command, args->engine);
+  command.add_flag("--exact", args->engine.exact_activations, "Keep activations in fp32 for quantised weights too");
+  command.callback([&chosen, args] { chosen = [args] { return bench(*args); }; });
+}
+
+}  // namespace kda::cli

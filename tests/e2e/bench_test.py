@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+"""kda bench on the demo model: what it prints, in every form, and what it refuses."""
+import csv
+import io
+import json
+import signal
+import subprocess
+import time
+
+from support import KDA, MODEL, ProgramTest, environment, main
+
+FAST = ["-p", "32", "-n", "4", "-r", "2"]
+
+
+class BenchTest(ProgramTest):
+    def rows(self, *words):
+        found = json.loads(self.succeeds("bench", MODEL, "-o", "json", *words))
+        self.assertIs(found["complete"], True)
+        return found["rows"]
+
+    def test_every_combination_is_a_row(self):
+        found = self.rows("-p", "16-64*2", "-n", "2,3", "-d", "40,0", "-t", "1-2", "-b", "8,64", "-r", "1", "--no-warm-up")
+        tests = [f"{t}{d}" for d in ("", "@d40") for t in ("pp16", "pp32", "pp64", "tg2", "tg3")]
+        expected = [(threads, batch if t.startswith("pp") else 1, t) for threads in (1, 2) for batch in (8, 64) for t in tests
+                    if t.startswith("pp") or batch == 8]
+        self.assertEqual([(r["threads"], r["batch"], r["test"]) for r in found], expected)
+        for row in found:
+            same = {r["logits_xxh64"] for r in found if r["test"] == row["test"]}
+            self.assertEqual(len(same), 1, "logits depend on threads or batches")
+        self.assertEqual(len({r["logits_xxh64"] for r in found}), len(tests))
+
+    def test_numbers_follow_from_the_times(self):
+        prompt, generation = self.rows("-p", "32", "-n", "4", "-d", "7")
+        for row in prompt, generation:
+            rates = sorted(row["tokens"] / s for s in row["seconds"])
+            self.assertEqual(len(rates), 3)
+            self.assertAlmostEqual(row["tokens_per_second"], rates[1], delta=1e-6 * rates[1])
+            self.assertAlmostEqual(row["tokens_per_second_min"], rates[0], delta=1e-6 * rates[0])
+            self.assertAlmostEqual(row["tokens_per_second_max"], rates[2], delta=1e-6 * rates[2])
+            self.assertEqual(row["depth"], 7)
+        seconds = sorted(prompt["seconds"])[1]
+        self.assertAlmostEqual(prompt["macs_per_second"] * seconds / prompt["macs"], 1, delta=1e-6)
+        seconds = sorted(generation["seconds"])[1]
+        self.assertAlmostEqual(generation["bytes_per_second"] * seconds / generation["bytes"], 1, delta=1e-6)
+        self.assertGreater(generation["read_bytes_per_second"], 0)
+
+    def test_the_checksum_stays_from_run_to_run(self):
+        words = "-p", "8", "-n", "0", "-r", "1", "--isa", "scalar"
+        first = self.rows(*words)[0]["logits_xxh64"]
+        self.assertEqual(self.rows(*words)[0]["logits_xxh64"], first)
+        self.assertRegex(first, r"\A[0-9a-f]{16}\Z")
+
+    def test_table_markdown_and_csv_hold_the_same_rows(self):
+        table = self.succeeds("bench", MODEL, *FAST).splitlines()
+        self.assertIn("demo", table[0])
+        self.assertEqual([line.split()[0] for line in table[1:]], ["test", "pp32", "tg4", "memory"])
+        markdown = self.succeeds("bench", MODEL, *FAST, "--output", "markdown").splitlines()
+        self.assertEqual({line.count("|") for line in markdown[2:]}, {10})
+        rows = list(csv.DictReader(io.StringIO(self.succeeds("bench", MODEL, *FAST, "--output", "csv"))))
+        self.assertEqual([(r["test"], r["kind"], r["tokens"], r["repetitions"]) for r in rows],
+                         [("pp32", "prompt", "32", "2"), ("tg4", "generation", "4", "2")])
+        for line, row in zip(table[2:4], rows):
+            self.assertIn(row["logits_xxh64"], line)
+        self.assertGreater(float(rows[0]["macs_per_second"]), 0)
+        self.assertEqual(rows[0]["bytes_per_second"], "")
+        self.assertGreater(float(rows[1]["bytes_per_second"]), 0)
+
+    def test_nothing_but_rows_without_a_terminal(self):
+        run = subprocess.run([KDA, "bench", MODEL, "-p", "4000", "-n", "0", "-r", "1"], capture_output=True,
+                             env=environment(), timeout=120)
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+
+    def test_wrong_use_names_the_option(self):
+        for words, option in ((["-p", "x"], "--prompt"), (["-n", "4-1"], "--generate"), (["-d", "-1"], "--depth"),
+                              (["-b", "0"], "--batch"), (["-b", "99999"], "--batch"), (["-t", "0"], "--threads"),
+                              (["-r", "0"], "--repetitions"), (["-o", "xml"], "--output"),
+                              (["-p", "0", "-n", "0"], "--prompt and --generate"),
+                              (["-d", "134217728"], "--prompt"), (["-d", "134217729"], "--depth")):
+            self.fails(2, "bench", MODEL, *words, says=option)
+        self.fails(2, "bench", says="MODEL")
+        self.fails(2, "bench", MODEL, "--isa", "z80", says="z80")
+        self.fails(1, "bench", "/no/such/model")
+
+    def test_a_context_that_does_not_fit_in_memory_is_refused(self):
+        self.fails(1, "bench", MODEL, "-d", "134000000", says="memory: a context of")
+
+    def test_ctrl_c_ends_with_the_rows_so_far(self):
+        run = subprocess.Popen([KDA, "bench", MODEL, "-p", "16,32,100000", "-n", "0", "-o", "json"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment())
+        time.sleep(2)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, err), (130, b""))
+        found = json.loads(out)
+        self.assertIs(found["complete"], False)
+        self.assertLessEqual({r["test"] for r in found["rows"]}, {"pp16", "pp32"})
+
+
+if __name__ == "__main__":
+    main()
