@@ -3,12 +3,28 @@
 
 #if defined(__x86_64__)
 
+#include "kernels/avx512/kernels.h"
+
 namespace kda {
 
 const KernelTable* avx512_kernels() noexcept {
   static const KernelTable filled = [] {
     KernelTable table = *avx2_kernels();  // what has no version of its own below
     table.name = "avx512";
+    const auto set = [&table](TensorType type, MatmulFn fn) { table.matmul[static_cast<uint32_t>(type)].fn = fn; };
+    set(TensorType::kQ4_0, avx512::matmul_q4_0);
+    set(TensorType::kQ4_1, avx512::matmul_q4_1);
+    set(TensorType::kQ5_0, avx512::matmul_q5_0);
+    set(TensorType::kQ5_1, avx512::matmul_q5_1);
+    set(TensorType::kQ8_0, avx512::matmul_q8_0);
+    set(TensorType::kIQ4_NL, avx512::matmul_iq4_nl);
+    set(TensorType::kMXFP4, avx512::matmul_mxfp4);
+    set(TensorType::kQ2_K, avx512::matmul_q2_k);
+    set(TensorType::kQ3_K, avx512::matmul_q3_k);
+    set(TensorType::kQ4_K, avx512::matmul_q4_k);
+    set(TensorType::kQ5_K, avx512::matmul_q5_k);
+    set(TensorType::kQ6_K, avx512::matmul_q6_k);
+    set(TensorType::kIQ4_XS, avx512::matmul_iq4_xs);
     return table;
   }();
   return &filled;

@@ -336,6 +336,23 @@ TEST_P(MatmulTest, NoRowsOrActivationsWriteNothing) {
   }
 }
 
+// The sets for newer processors also share the order of the float operations.
+TEST_P(MatmulTest, IntegerProductsHaveTheBitsOfAvx2) {
+  const KernelTable* avx2 = test::find_kernel_set("avx2");
+  const MatmulKernel product = kernels->matmul[static_cast<uint32_t>(type)];
+  if (kernels == &scalar_kernels() || kernels == avx2) GTEST_SKIP() << "the scalar set rounds in another way";
+  if (product.format == ActFormat::kF32) GTEST_SKIP() << "not an integer product";
+  const int64_t unit = product.format == ActFormat::kQ8Block256 ? 256 : 32;
+  for (const int64_t blocks : {1, 2, 7, 8, 19}) {
+    const Weights w(type, 37, blocks * unit, 41);
+    for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 31, 32, 33, 70}) {
+      const Activations x(*kernels, product.format, n, w.k, 42);
+      ASSERT_EQ(multiply(product, w, x), multiply(avx2->matmul[static_cast<uint32_t>(type)], w, x))
+          << blocks << " blocks, " << n << " activations";
+    }
+  }
+}
+
 std::string test_name(const testing::TestParamInfo<Param>& param) {
   return std::string(std::get<0>(param.param)) + "_" + std::string(type_info(std::get<1>(param.param)).name);
 }

@@ -1,0 +1,193 @@
+// Pieces of the integer products that do not depend on the block format.
+//
+// Sixteen rows are unpacked into a panel in the scratch, where 64 bytes hold four neighbouring columns of sixteen rows,
+// codes unsigned. Four activation codes, broadcast, meet all sixteen rows in one instruction (vpdpbusd), which adds to
+// exact sums in 32 bits, and nothing is ever summed over lanes. Codes that stand for signed numbers carry an offset;
+// sums then start from minus the offset times the sum of the activations.
+//
+// The panel goes in steps of 64 columns: their weights stay in 16 registers while the tokens of a tile pass by, and the
+// totals of the tokens wait in the first-level cache. So a tile may have any number of tokens.
+#pragma once
+
+#include "kernels/avx512/simd.h"
+
+namespace kda::avx512 {
+namespace {
+
+/// Tokens from which unpacking a panel pays; fewer go through the AVX2 kernels, which give the same bits.
+constexpr int64_t kPanelTokens = 4;
+constexpr int kPanelRows = 16;
+/// Most tokens of a tile: what it keeps in the first-level cache is theirs.
+constexpr int64_t kTileTokens = 32;
+/// Columns of a step, in quads.
+constexpr int kStepQuads = 16;
+
+/// Addresses of sixteen rows from row on; those past the end repeat the last one.
+struct Rows {
+  const std::byte* at[kPanelRows];
+  KDA_INLINE Rows(const MatmulArgs& args, int64_t row) {
+    for (int64_t r = 0; r < kPanelRows; ++r) {
+      at[r] = args.w + smaller(row + r, args.row_end - 1) * args.w_row_bytes;
+    }
+  }
+};
+
+/// Asks the second-level cache for bytes of the next sixteen rows while the products of these are formed. The addresses
+/// need not be readable.
+struct NextRows {
+  const std::byte* first;  // nullptr: nothing to ask for
+  int64_t row_bytes;
+
+  /// Bytes [begin, begin + length) of rows 4 * quarter to 4 * quarter + 3.
+  KDA_INLINE void prefetch(int quarter, int64_t begin, int64_t length) const {
+    if (first == nullptr) return;
+    for (int64_t r = 4 * quarter; r < 4 * quarter + 4; ++r) {
+      for (int64_t i = 0; i < length; i += 64) __builtin_prefetch(first + r * row_bytes + begin + i, 0, 2);
+    }
+  }
+};
+
+KDA_INLINE __m512i broadcast_dword(const void* p) {
+  int v;
+  __builtin_memcpy(&v, p, 4);
+  return _mm512_set1_epi32(v);
+}
+
+/// Bit by bit: a where mask is set, b elsewhere.
+KDA_INLINE __m512i select(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }
+/// (a & mask) | b
+KDA_INLINE __m512i and_or(__m512i a, __m512i mask, __m512i b) { return _mm512_ternarylogic_epi32(a, mask, b, 0xEA); }
+
+KDA_INLINE __m512i low_nibbles(__m512i v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
+KDA_INLINE __m512i high_nibbles(__m512i v) { return low_nibbles(_mm512_srli_epi16(v, 4)); }
+
+/// Byte i of each dword, as a dword.
+template <int i>
+KDA_INLINE __m512i byte_of_dwords(__m512i v) {
+  if constexpr (i == 3) return _mm512_srli_epi32(v, 24);
+  return _mm512_and_si512(_mm512_srli_epi32(v, 8 * i), _mm512_set1_epi32(0xFF));
+}
+
+/// The same for signed bytes.
+template <int i>
+KDA_INLINE __m512i signed_byte_of_dwords(__m512i v) {
+  return _mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * i), 24);
+}
+
+/// The f16 in the lower halves of the dwords.
+KDA_INLINE __m512 f16_of_low_words(__m512i v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
+KDA_INLINE __m512 f16_of_high_words(__m512i v) { return f16_of_low_words(_mm512_srli_epi32(v, 16)); }
+
+/// out[i] = dword i of the 16 bytes at p[r] + offset, row r in lane r.
+KDA_INLINE void transpose_16_bytes(const std::byte* const (&p)[kPanelRows], int64_t offset, __m512i (&out)[4]) {
+  const auto rows = [&](int r) {  // r, r + 4, r + 8, r + 12
+    const auto load = [&](int row) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p[row] + offset)); };
+    __m512i v = _mm512_castsi128_si512(load(r));
+    v = _mm512_inserti32x4(v, load(r + 4), 1);
+    v = _mm512_inserti32x4(v, load(r + 8), 2);
+    return _mm512_inserti32x4(v, load(r + 12), 3);
+  };
+  const __m512i a = rows(0);
+  const __m512i b = rows(1);
+  const __m512i c = rows(2);
+  const __m512i d = rows(3);
+  const __m512i ab_low = _mm512_unpacklo_epi32(a, b);
+  const __m512i ab_high = _mm512_unpackhi_epi32(a, b);
+  const __m512i cd_low = _mm512_unpacklo_epi32(c, d);
+  const __m512i cd_high = _mm512_unpackhi_epi32(c, d);
+  out[0] = _mm512_unpacklo_epi64(ab_low, cd_low);
+  out[1] = _mm512_unpackhi_epi64(ab_low, cd_low);
+  out[2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+  out[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
+}
+
+/// The same for 32 bytes: out[0..7].
+KDA_INLINE void transpose_32_bytes(const std::byte* const (&p)[kPanelRows], int64_t offset, __m512i (&out)[8]) {
+  __m512i half[4];
+  transpose_16_bytes(p, offset, half);
+  for (int i = 0; i < 4; ++i) out[i] = half[i];
+  transpose_16_bytes(p, offset + 16, half);
+  for (int i = 0; i < 4; ++i) out[4 + i] = half[i];
+}
+
+/// Makes the pointer count as unknown: g++ would keep each of its offsets in a register, and spill them.
+KDA_INLINE const int8_t* opaque(const int8_t* p) {
+  asm("" : "+r"(p));
+  return p;
+}
+
+/// sum[i][g] += the products of the quads of group g with those of token i, which start at a[i]. A sum waits four
+/// cycles for the one before, so eight of them take turns to keep both multipliers busy.
+template <int kN, int kTokens, int kGroups>
+KDA_INLINE void add_products(const __m512i (&w)[kN], const int8_t* const (&a)[kTokens],
+                             __m512i (&sum)[kTokens][kGroups]) {
+  constexpr int kQuads = kN / kGroups;
+  KDA_UNROLL
+  for (int q = 0; q < kQuads; ++q) {
+    for (int i = 0; i < kTokens; ++i) {
+      for (int g = 0; g < kGroups; ++g) {
+        const int quad = kQuads * g + q;
+        sum[i][g] = _mm512_dpbusd_epi32(sum[i][g], w[quad], broadcast_dword(a[i] + 4 * quad));
+        keep_order(sum[i][g]);
+      }
+    }
+  }
+}
+
+/// Calls multiply<kTokens>(t) until n tokens are done, kMost at a time while there are as many.
+template <int kMost, typename Multiply>
+KDA_INLINE void for_tokens(int64_t n, Multiply multiply) {
+  int64_t t = 0;
+  for (; t + kMost <= n; t += kMost) multiply.template operator()<kMost>(t);
+  if constexpr (kMost > 2) {
+    if (t + 2 <= n) {
+      multiply.template operator()<2>(t);
+      t += 2;
+    }
+  }
+  if (t < n) multiply.template operator()<1>(t);
+}
+
+/// The activations and results of a tile of tokens.
+struct Tile {
+  int64_t n;
+  int64_t row[kTileTokens];  // of x
+  __m512 y[kTileTokens];     // 16 rows of the result
+
+  KDA_INLINE Tile(const MatmulArgs& args, int64_t token, int64_t n_tokens) : n(n_tokens) {
+    for (int64_t t = 0; t < n; ++t) {
+      row[t] = x_row_of(args, token + t);
+      y[t] = _mm512_setzero_ps();
+    }
+  }
+
+  /// y[token][row .. row + 15], as far as the rows go.
+  KDA_INLINE void store(const MatmulArgs& args, int64_t token, int64_t first_row) const {
+    const __mmask16 lanes = first_lanes(args.row_end - first_row);
+    for (int64_t t = 0; t < n; ++t) {
+      _mm512_mask_storeu_ps(args.y + y_row_of(args, token + t) * args.y_stride + first_row, lanes, y[t]);
+    }
+  }
+};
+
+/// Walks over the rows and tokens of a product:
+///   unpack(rows)              sixteen rows into the panels
+///   multiply(tile, next)      adds the products of the panels to tile.y
+template <typename Unpack, typename Multiply>
+KDA_INLINE void for_rows_and_tiles(const MatmulArgs& args, Unpack unpack, Multiply multiply) {
+  const int64_t n_tiles = (args.n + kTileTokens - 1) / kTileTokens;
+  for (int64_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
+    unpack(Rows(args, row));
+    NextRows next{args.w + (row + kPanelRows) * args.w_row_bytes, args.w_row_bytes};
+    for (int64_t i = 0; i < n_tiles; ++i) {  // of even size
+      const int64_t token = i * args.n / n_tiles;
+      Tile tile(args, token, (i + 1) * args.n / n_tiles - token);
+      multiply(tile, next);
+      tile.store(args, token, row);
+      next.first = nullptr;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kda::avx512

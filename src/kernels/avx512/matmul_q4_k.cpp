@@ -1,0 +1,36 @@
+#include "kernels/avx2/kernels.h"
+#include "kernels/avx512/k_scales.h"
+#include "kernels/avx512/kernels.h"
+#include "quant/blocks.h"
+
+namespace kda::avx512 {
+namespace {
+
+// Bytes 32c .. 32c + 31 of qs hold elements 64c .. 64c + 31 in their low nibbles, the 32 after them in the high ones.
+struct Q4K {
+  using Block = BlockQ4_K;
+  static constexpr int kGroupLength = 32;
+  static constexpr int kOffset = 0;
+  static constexpr int kMinLength = 32;
+
+  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+    for (int c = 0; c < 4; ++c) {
+      __m512i quads[8];
+      transpose_32_bytes(blocks, offsetof(Block, qs) + 32 * c, quads);
+      for (int i = 0; i < 8; ++i) {
+        panel.codes[16 * c + i] = low_nibbles(quads[i]);
+        panel.codes[16 * c + 8 + i] = high_nibbles(quads[i]);
+      }
+    }
+    load_k_scales(blocks, panel);
+  }
+};
+
+}  // namespace
+
+void matmul_q4_k(const MatmulArgs& args) {
+  if (args.n < kPanelTokens) return avx2::matmul_q4_k(args);
+  matmul_super<Q4K>(args);
+}
+
+}  // namespace kda::avx512

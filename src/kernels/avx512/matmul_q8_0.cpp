@@ -1,0 +1,31 @@
+#include "kernels/avx2/kernels.h"
+#include "kernels/avx512/block32.h"
+#include "kernels/avx512/kernels.h"
+#include "quant/blocks.h"
+
+namespace kda::avx512 {
+namespace {
+
+struct Q80 {
+  using Block = BlockQ8_0;
+  static constexpr int kOffset = 128;
+  static constexpr bool kHasMin = false;
+
+  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], Panel32& panel) {
+    __m512i quads[8];
+    transpose_32_bytes(blocks, offsetof(Block, qs), quads);
+    for (int i = 0; i < 8; ++i) panel.codes[i] = _mm512_xor_si512(quads[i], _mm512_set1_epi8(-128));  // code + 128
+    __m512i start[4];
+    transpose_16_bytes(blocks, 0, start);
+    panel.d = f16_of_low_words(start[0]);
+  }
+};
+
+}  // namespace
+
+void matmul_q8_0(const MatmulArgs& args) {
+  if (args.n < kPanelTokens) return avx2::matmul_q8_0(args);
+  matmul_32<Q80>(args);
+}
+
+}  // namespace kda::avx512

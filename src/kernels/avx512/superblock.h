@@ -1,0 +1,147 @@
+// Products with super-blocks of 256: w = d * scale_g * (code - offset) - dmin * min_g, groups g of 16 or 32, codes
+// unsigned. With activations D * a:
+//   P = sum_g scale_g * (sum(code * a) - offset * sum_g(a)),   M = sum_g min_g * sum_g(a)
+//   y += (d * D) * P,   y -= (dmin * D) * M
+// P and M are exact in int32. Where scale * code fits a byte the panel holds that instead, and the group is the block.
+#pragma once
+
+#include "kernels/avx512/int8.h"
+
+namespace kda::avx512 {
+namespace {
+
+// A format is a class with
+//   Block                     as in the file
+//   kGroupLength              elements that share a scale in the panel: 16, 32, or 256 for no scale
+//   kOffset                   of the codes in the panel
+//   kMinLength                elements that share a minimum: 16, 32, or 0 for no minima
+//   unpack(blocks, panel)     sixteen blocks, one a row, to a panel
+
+/// One super-block of sixteen rows, unpacked.
+struct alignas(64) SuperPanel {
+  __m512i codes[64];    // four columns of each row: [column / 4], bytes 4 * row + column % 4
+  __m512i scale[16];    // of each group, one row a lane
+  __m512i min_pair[8];  // minima of groups 2p and 2p + 1 in the words of a lane, one row a lane
+  __m512 d;
+  __m512 dmin;
+};
+
+/// What a tile needs of one super-block of its activations, and its totals.
+struct SuperTile {
+  const int8_t* codes[kTileTokens];
+  alignas(64) int32_t start[kTileTokens][16];     // of the sum of each group: -offset * sum(a)
+  alignas(32) int16_t min_sums[kTileTokens][16];  // sum(a) of each run that shares a minimum
+  __m512i p[kTileTokens];
+
+  template <typename Format>
+  KDA_INLINE void set(const MatmulArgs& args, const Tile& tile, int64_t block) {
+    for (int64_t t = 0; t < tile.n; ++t) {
+      codes[t] = args.x.codes + tile.row[t] * args.k + block * 256;
+      const __m256i of_16 = avx2::load_256(args.x.sums + tile.row[t] * (args.k / 16) + block * 16);
+      p[t] = _mm512_setzero_si512();
+      if constexpr (Format::kGroupLength == 16 && Format::kOffset != 0) {
+        store_512(start[t], _mm512_mullo_epi32(_mm512_cvtepi16_epi32(of_16), _mm512_set1_epi32(-Format::kOffset)));
+      } else if constexpr (Format::kOffset != 0) {
+        const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(-Format::kOffset));
+        if constexpr (Format::kGroupLength == 32) avx2::store_256(start[t], of_32);
+        if constexpr (Format::kGroupLength == 256) {
+          p[t] = _mm512_set1_epi32(_mm512_reduce_add_epi32(_mm512_zextsi256_si512(of_32)));
+        }
+      }
+      if constexpr (Format::kMinLength == 16) avx2::store_256(min_sums[t], of_16);
+      if constexpr (Format::kMinLength == 32) {
+        const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(1));
+        _mm_store_si128(reinterpret_cast<__m128i*>(min_sums[t]), _mm256_cvtepi32_epi16(of_32));
+      }
+    }
+  }
+};
+
+/// Adds the products of a step to the totals.
+template <typename Format>
+KDA_INLINE void multiply_step(const SuperPanel& panel, int step, int64_t n, SuperTile& tile) {
+  constexpr bool kScaled = Format::kGroupLength != 256;
+  constexpr int kGroups = kScaled ? 64 / Format::kGroupLength : 2;
+  __m512i w[kStepQuads];
+  KDA_UNROLL
+  for (int q = 0; q < kStepQuads; ++q) w[q] = panel.codes[kStepQuads * step + q];
+  __m512i scale[kGroups];
+  KDA_UNROLL
+  for (int g = 0; g < kGroups; ++g) scale[g] = kScaled ? panel.scale[kGroups * step + g] : _mm512_setzero_si512();
+  for_tokens<8 / kGroups>(n, [&]<int kTokens>(int64_t t) {
+    const int8_t* a[kTokens];
+    __m512i sum[kTokens][kGroups];
+    for (int i = 0; i < kTokens; ++i) {
+      a[i] = opaque(tile.codes[t + i] + 64 * step);
+      for (int g = 0; g < kGroups; ++g) {
+        sum[i][g] = kScaled && Format::kOffset != 0 ? broadcast_dword(&tile.start[t + i][kGroups * step + g])
+                                                    : _mm512_setzero_si512();
+      }
+    }
+    add_products(w, a, sum);
+    for (int i = 0; i < kTokens; ++i) {
+      __m512i total = tile.p[t + i];
+      for (int g = 0; g < kGroups; ++g) {
+        total = _mm512_add_epi32(total, kScaled ? _mm512_mullo_epi32(sum[i][g], scale[g]) : sum[i][g]);
+      }
+      tile.p[t + i] = total;
+    }
+  });
+}
+
+/// y + (d * scale) * p
+KDA_INLINE __m512 add_scaled(__m512 y, __m512 d, float scale, __m512i p) {
+  return _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(scale)), _mm512_cvtepi32_ps(p), y);
+}
+
+/// y - (dmin * scale) * m
+KDA_INLINE __m512 subtract_scaled(__m512 y, __m512 dmin, float scale, __m512i m) {
+  return _mm512_fnmadd_ps(_mm512_mul_ps(dmin, _mm512_set1_ps(scale)), _mm512_cvtepi32_ps(m), y);
+}
+
+template <typename Format>
+KDA_INLINE void multiply_tile(const MatmulArgs& args, const SuperPanel* panels, Tile& tile, NextRows next) {
+  constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(typename Format::Block));
+  SuperTile acts;
+  for (int64_t b = 0; b < args.k / 256; ++b) {
+    const SuperPanel& panel = panels[b];
+    acts.set<Format>(args, tile, b);
+    for (int step = 0; step < 4; ++step) {
+      next.prefetch(step, b * kBlockBytes, kBlockBytes);
+      multiply_step<Format>(panel, step, tile.n, acts);
+    }
+    for (int64_t t = 0; t < tile.n; ++t) {
+      const float scale = args.x.scales[tile.row[t] * (args.k / 256) + b];
+      tile.y[t] = add_scaled(tile.y[t], panel.d, scale, acts.p[t]);
+      if constexpr (Format::kMinLength != 0) {
+        __m512i m = _mm512_setzero_si512();
+        for (int i = 0; i < 128 / Format::kMinLength; ++i) {
+          m = _mm512_dpwssd_epi32(m, panel.min_pair[i], broadcast_dword(&acts.min_sums[t][2 * i]));
+        }
+        tile.y[t] = subtract_scaled(tile.y[t], panel.dmin, scale, m);
+      }
+    }
+  }
+}
+
+template <typename Format>
+KDA_INLINE void matmul_super(const MatmulArgs& args) {
+  static_assert(sizeof(SuperPanel) <= 256 * 64);  // matmul_scratch_bytes()
+  using Block = typename Format::Block;
+  auto* panels = reinterpret_cast<SuperPanel*>(args.scratch);
+  for_rows_and_tiles(
+      args,
+      [&](const Rows& rows) {
+        for (int64_t b = 0; b < args.k / 256; ++b) {
+          const std::byte* blocks[kPanelRows];
+          for (int r = 0; r < kPanelRows; ++r) {
+            blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(Block));
+          }
+          Format::unpack(blocks, panels[b]);
+        }
+      },
+      [&](Tile& tile, NextRows next) { multiply_tile<Format>(args, panels, tile, next); });
+}
+
+}  // namespace
+}  // namespace kda::avx512
