@@ -3,7 +3,7 @@
 //   kernel_bench --benchmark_filter='avx2/matmul/Q4_K/.*'
 //
 // Names: SET/matmul/TYPE/k:COLUMNS/n:TOKENS, SET/matmul_f32/... (fp32 activations), SET/kda_head/T:TOKENS,
-// SET/mla_attend/rows:ROWS/keys:KEYS and SET/KERNEL.
+// SET/mla_attend/rows:ROWS/keys:KEYS, SET/mla_head/n:TOKENS/depth:KEYS_BEFORE and SET/KERNEL.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -122,7 +122,7 @@ void bench_mla_attend(benchmark::State& state, const KernelTable& table, int64_t
   const std::vector<float> q = random_floats(static_cast<size_t>(n_rows * kDimQk), -1, 1);
   const std::vector<float> cache = random_floats(static_cast<size_t>(n_keys * kDimQk), -1, 1);
   std::vector<float> ctx(static_cast<size_t>(n_rows * kDimV));
-  std::vector<float> scratch(static_cast<size_t>(mla_scratch_floats(n_rows, kDimV)));
+  std::vector<float> scratch(static_cast<size_t>(mla_scratch_floats(n_rows)));
   std::vector<const float*> q_rows;
   std::vector<float*> ctx_rows;
   for (int64_t r = 0; r < n_rows; ++r) {
@@ -130,13 +130,58 @@ void bench_mla_attend(benchmark::State& state, const KernelTable& table, int64_t
     ctx_rows.push_back(ctx.data() + r * kDimV);
   }
   const std::vector<int64_t> keys(static_cast<size_t>(n_rows), n_keys);
-  const MlaAttendArgs args{n_rows,          kDimQk,      kDimV,        0.07F,         q_rows.data(),
-                           ctx_rows.data(), keys.data(), cache.data(), scratch.data()};
+  std::vector<SoftmaxState> states(static_cast<size_t>(n_rows));
+  MlaAttendArgs args;
+  args.n_rows = n_rows;
+  args.dim_qk = kDimQk;
+  args.dim_v = kDimV;
+  args.scale = 0.07F;
+  args.q = q_rows.data();
+  args.ctx = ctx_rows.data();
+  args.states = states.data();
+  args.n_keys = keys.data();
+  args.cache = cache.data();
+  args.key_end = n_keys;
+  args.scratch = scratch.data();
   for ([[maybe_unused]] auto _ : state) {
     table.mla_attend(args);
     benchmark::ClobberMemory();
   }
   report(state, n_rows * n_keys * (kDimQk + kDimV), n_keys * kDimQk * 4);
+}
+
+/// One head of expanded attention for n tokens behind `depth` others.
+void bench_mla_head(benchmark::State& state, const KernelTable& table, int64_t n, int64_t depth) {
+  constexpr int64_t kRank = 512;
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kPe = 64;
+  const std::vector<float> q = random_floats(static_cast<size_t>(n * (kDim + kPe)), -1, 1);
+  const std::vector<float> cache = random_floats(static_cast<size_t>((depth + n) * (kRank + kPe)), -1, 1);
+  const std::vector<float> up = random_floats(static_cast<size_t>(mla_up_floats(kDim, kDim, kRank)), -0.1F, 0.1F);
+  std::vector<float> out(static_cast<size_t>(n * kDim));
+  std::vector<SoftmaxState> states(static_cast<size_t>(n));
+  const AlignedBuffer scratch(static_cast<size_t>(mla_head_scratch_floats(kDim, kPe, kDim)) * 4);
+  MlaHeadArgs args;
+  args.n_rows = n;
+  args.first_position = depth;
+  args.dim_nope = args.dim_v = kDim;
+  args.dim_pe = kPe;
+  args.rank = kRank;
+  args.scale = 0.07F;
+  args.q = q.data();
+  args.q_stride = kDim + kPe;
+  args.cache = cache.data();
+  args.up = up.data();
+  args.out = out.data();
+  args.out_stride = kDim;
+  args.states = states.data();
+  args.scratch = reinterpret_cast<float*>(scratch.data());
+  for ([[maybe_unused]] auto _ : state) {
+    table.mla_head(args);
+    benchmark::ClobberMemory();
+  }
+  const int64_t pairs = n * depth + n * (n + 1) / 2;
+  report(state, pairs * (2 * kDim + kPe) + (depth + n) * kRank * 2 * kDim, 0);
 }
 
 /// A kernel that walks over n floats; kBytes of memory traffic each.
@@ -197,6 +242,11 @@ void register_set(const KernelTable& table) {
           fmt::format("{}mla_attend/rows:{}/keys:{}", set, rows, keys).c_str(),
           [=, &table](benchmark::State& state) { bench_mla_attend(state, table, rows, keys); });
     }
+  }
+  for (const int64_t depth : {0, 4096}) {
+    benchmark::RegisterBenchmark(
+        fmt::format("{}mla_head/n:512/depth:{}", set, depth).c_str(),
+        [=, &table](benchmark::State& state) { bench_mla_head(state, table, 512, depth); });
   }
   register_elementwise(set, table);
 }

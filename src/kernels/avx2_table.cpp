@@ -36,6 +36,7 @@ const KernelTable* avx2_kernels() noexcept {
     table.quantize_block256 = avx2::quantize_block256;
     table.kda_head = avx2::kda_head;
     table.mla_attend = avx2::mla_attend;
+    table.mla_head = avx2::mla_head;
     table.rms_norm = avx2::rms_norm;
     table.silu_mul = avx2::silu_mul;
     table.silu = avx2::silu;

@@ -78,9 +78,19 @@ struct KdaHeadArgs {
 };
 using KdaHeadFn = void (*)(const KdaHeadArgs&);
 
-/// Attention of some query rows that share one latent cache (absorbed MLA): for each query row r
-///   p = softmax over keys 0..n_keys[r]-1 of scale * (q[r] . cache[key]),   ctx[r] = sum p[key] * cache[key][0:dim_v]
-/// Keys are walked in tiles of fixed absolute position, so that the bits of a row do not depend on the other rows.
+/// Softmax over some keys of one query row: the largest score and the sum of exp(score - max).
+struct SoftmaxState {
+  float max = 0;
+  float sum = 0;
+};
+
+/// Keys a tile of attention: tile t holds keys [t * kMlaTileKeys, (t + 1) * kMlaTileKeys).
+inline constexpr int64_t kMlaTileKeys = 64;
+
+/// Absorbed attention of some query rows over a range of the keys of one latent cache: for each row r that sees any
+///   state[r] = softmax state over keys [key_begin, min(key_end, n_keys[r])) of scale * (q[r] . cache[key])
+///   ctx[r]   = sum exp(score - max) * cache[key][0:dim_v]
+/// The other rows are left alone. A row's bits do not depend on the other rows, nor on key_end beyond n_keys[r].
 struct MlaAttendArgs {
   int64_t n_rows = 0;
   int64_t dim_qk = 0;  // latent + positional part
@@ -88,13 +98,44 @@ struct MlaAttendArgs {
   float scale = 0;
   const float* const* q = nullptr;  // [n_rows] -> [dim_qk]
   float* const* ctx = nullptr;      // [n_rows] -> [dim_v]
-  const int64_t* n_keys = nullptr;  // [n_rows], at least 1
+  SoftmaxState* states = nullptr;   // [n_rows]
+  const int64_t* n_keys = nullptr;  // [n_rows]
   const float* cache = nullptr;     // [keys, dim_qk]
-  float* scratch = nullptr;         // mla_scratch_floats(n_rows, dim_v)
+  int64_t key_begin = 0;            // a multiple of kMlaTileKeys
+  int64_t key_end = 0;
+  float* scratch = nullptr;  // mla_scratch_floats(n_rows)
 };
 using MlaAttendFn = void (*)(const MlaAttendArgs&);
 
-/// Keys a tile of attention: tile t holds keys [t * kMlaTileKeys, (t + 1) * kMlaTileKeys).
-inline constexpr int64_t kMlaTileKeys = 64;
+/// Columns of a panel of MlaHeadArgs::up.
+inline constexpr int64_t kPanelColumns = 16;
+
+/// One head of expanded attention over a latent cache, for consecutive tokens. With K = cache[:, 0:rank] * up[0:dim_nope]
+/// and V = cache[:, 0:rank] * up[v_begin:v_begin + dim_v], row r, which sees keys 0..first_position + r:
+///   p = softmax of scale * (q[r][0:dim_nope] . K[key] + q[r][dim_nope:] . cache[key][rank:]),   out[r] = sum p[key] V[key]
+/// Tiles of keys at fixed absolute positions are expanded once and serve all rows; a row's bits depend on its position
+/// only.
+struct MlaHeadArgs {
+  int64_t n_rows = 0;
+  int64_t first_position = 0;
+  int64_t dim_nope = 0;
+  int64_t dim_pe = 0;  // positional part
+  int64_t dim_v = 0;
+  int64_t rank = 0;
+  float scale = 0;
+  const float* q = nullptr;  // [n_rows, dim_nope + dim_pe]
+  int64_t q_stride = 0;
+  const float* cache = nullptr;  // [first_position + n_rows, rank + dim_pe]
+  /// [panels, rank, kPanelColumns]: dim_nope columns of keys, zeros up to a whole panel, then the same for dim_v.
+  const float* up = nullptr;
+  float* out = nullptr;  // [n_rows, dim_v]
+  int64_t out_stride = 0;
+  SoftmaxState* states = nullptr;  // [n_rows], to work in
+  float* scratch = nullptr;        // mla_head_scratch_floats(dim_nope, dim_pe, dim_v), 64-byte aligned
+};
+using MlaHeadFn = void (*)(const MlaHeadArgs&);
+
+/// Query rows whose scores MlaHeadFn holds at a time.
+inline constexpr int64_t kMlaHeadRows = 48;
 
 }  // namespace kda

@@ -17,8 +17,18 @@ struct MatmulKernel {
 [[nodiscard]] constexpr int64_t matmul_scratch_bytes(int64_t k) noexcept { return k * 64 + 4096; }
 
 /// Floats of MlaAttendArgs::scratch.
-[[nodiscard]] constexpr int64_t mla_scratch_floats(int64_t n_rows, int64_t dim_v) noexcept {
-  return n_rows * (kMlaTileKeys + dim_v + 4) + kMlaTileKeys;
+[[nodiscard]] constexpr int64_t mla_scratch_floats(int64_t n_rows) noexcept { return n_rows * (kMlaTileKeys + 1); }
+
+/// Panels that hold n columns.
+[[nodiscard]] constexpr int64_t panels(int64_t n) noexcept { return (n + kPanelColumns - 1) / kPanelColumns; }
+/// Floats of MlaHeadArgs::up.
+[[nodiscard]] constexpr int64_t mla_up_floats(int64_t dim_nope, int64_t dim_v, int64_t rank) noexcept {
+  return (panels(dim_nope) + panels(dim_v)) * kPanelColumns * rank;
+}
+/// Floats of MlaHeadArgs::scratch: a tile's keys by row and by column, its values, scores and factors of rows.
+[[nodiscard]] constexpr int64_t mla_head_scratch_floats(int64_t dim_nope, int64_t dim_pe, int64_t dim_v) noexcept {
+  return kMlaTileKeys * (panels(dim_nope) * kPanelColumns + dim_nope + dim_pe + panels(dim_v) * kPanelColumns) +
+         kMlaHeadRows * (kMlaTileKeys + 1);
 }
 
 /// Everything one instruction set offers. Filled once; never changes. All functions are thread-safe.
@@ -30,6 +40,7 @@ struct KernelTable {
   QuantizeActFn quantize_block256 = nullptr;
   KdaHeadFn kda_head = nullptr;
   MlaAttendFn mla_attend = nullptr;
+  MlaHeadFn mla_head = nullptr;
   /// out[i] = x[i] * w[i] / sqrt(mean(x^2) + eps), n elements; the mean is taken in a fixed order. out may be x.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out) = nullptr;
   // Of one element each: the bits of a result depend on its operands only, not on its place or on n.

@@ -1,14 +1,22 @@
-// Multi-head latent attention, absorbed form, no positional encoding. H heads, R latent, N nope, P positional channels
-// (which exist but are not rotated), V value channels a head.
+// Multi-head latent attention, no positional encoding. H heads, R latent, N nope, P positional channels (which exist but
+// are not rotated), V value channels a head.
 //
 //   q               = W_q x, or W_qb rms_norm(W_qa x)              [H, N + P]
 //   c, k_pe         = W_kva x;   c = rms_norm(c)                   [R], [P], shared by all heads: a row of the cache
+//
+// Absorbed form, for few tokens:
 //   q_abs_h         = K_h q_nope_h                                 [R]: with k_h = K_h^T c, q_nope . k_h = q_abs . c
 //   score_h(t, s)   = (q_abs_h,t . c_s + q_pe_h,t . k_pe_s) / sqrt(N + P),  s <= t
 //   ctx_h           = sum_s softmax_s(score) c_s                   [R]
 //   out             = W_o concat_h( V_h ctx_h )
+// Expanded form, for many:
+//   score_h(t, s)   = (q_nope_h,t . K_h^T c_s + q_pe_h,t . k_pe_s) / sqrt(N + P),  s <= t
+//   out             = W_o concat_h( sum_s softmax_s(score) V_h c_s )
 //
-// One form for any number of tokens, so that a token's result does not depend on how a prompt was cut into batches.
+// A pair of token and key costs 2 R + P multiplications a head in the first form and N + P + V in the second, where a
+// key costs R (N + V) more, once for all tokens: for the 48B model 1,088, 320 and 131,072, so it pays from 171 tokens on.
+// The form depends on the number of tokens in the batch alone; within a form a token's result does not depend on how a
+// prompt was cut into batches.
 #include "layers/mla.h"
 
 #include <algorithm>
@@ -35,7 +43,13 @@ MlaScratch::MlaScratch(const ModelConfig& config, int64_t max_tokens, Arena& are
       out_x(arena, max_tokens, config.n_heads * config.v_head_dim),
       head_rows(arena.take<int32_t>(tile_tokens(max_tokens) * config.n_heads)),
       heads(arena.take<int32_t>(config.n_heads)),
-      begin(arena.take<int32_t>(config.n_heads + 1)) {}
+      begin(arena.take<int32_t>(config.n_heads + 1)),
+      states(arena.take<SoftmaxState>(config.n_heads * max_tokens)) {}
+
+bool MlaLayer::expands(const ModelConfig& c, int64_t n) noexcept {
+  const int64_t saved = 2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim;  // a pair of token and key
+  return n >= kMlaLeastExpanded && n * saved > c.kv_lora_rank * (c.qk_nope_head_dim + c.v_head_dim);
+}
 
 void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch,
                        const MatView& out, const Trace& trace) const {
@@ -73,19 +87,33 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   trace.put("mla.k_pe", rows.columns(rank, rope));
 
   const MatView heads_out = scratch.out.first_rows(n);
-  std::vector<float> all_ctx;  // for the trace
-  for (int64_t begin = 0; begin < n; begin += kMlaTileTokens) {
-    const int64_t n_tile = std::min(kMlaTileTokens, n - begin);
-    attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch, heads_out.rows_from(begin, n_tile),
-           trace);
-    if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
+  if (expands(c, n) && !trace) {
+    ops.mla_expanded({.n_heads = n_heads,
+                      .first_position = first_position,
+                      .scale = scale(),
+                      .q = q,
+                      .cache = cache,
+                      .k_b = &w.k_b,
+                      .v_b = &w.v_b,
+                      .states = scratch.states,
+                      .out = heads_out});
+  } else {
+    std::vector<float> all_ctx;  // for the trace
+    for (int64_t begin = 0; begin < n; begin += kMlaTileTokens) {
+      const int64_t n_tile = std::min(kMlaTileTokens, n - begin);
+      attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch,
+             heads_out.rows_from(begin, n_tile), trace);
+      if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
+    }
+    trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
   }
-  trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
   scratch.out_x.set(heads_out);
   const Product output[] = {{&scratch.out_x, w.o, out}};
   trace.inputs({TensorId::kMlaOutput}, heads_out);
   ops.matmul(output);
 }
+
+float MlaLayer::scale() const noexcept { return 1 / std::sqrt(static_cast<float>(config_.qk_head_dim())); }
 
 void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
                       const MatView& out, const Trace& trace) const {
@@ -118,7 +146,7 @@ void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t fi
   ops.mla_attend({.n_heads = n_heads,
                   .dim_v = rank,
                   .first_position = first_position,
-                  .scale = 1 / std::sqrt(static_cast<float>(c.qk_head_dim())),
+                  .scale = scale(),
                   .q = q_latent,
                   .cache = cache,
                   .ctx = ctx});

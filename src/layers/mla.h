@@ -8,7 +8,10 @@
 
 namespace kda {
 
-/// Tokens that go through the attention itself together. What it works on is large (32 heads of 1,088 floats a token in
+/// Batches from this many tokens on may be expanded: decoding and drafts never are.
+inline constexpr int64_t kMlaLeastExpanded = 32;
+
+/// Tokens that go through the absorbed attention together. What it works on is large (32 heads of 1,088 floats a token in
 /// the 48B model), so it takes a batch in parts; enough tokens for every thread to have several tasks.
 inline constexpr int64_t kMlaTileTokens = 128;
 
@@ -26,6 +29,7 @@ struct MlaScratch {
   int32_t* head_rows;  // [H * U]: token * H + head, by head
   int32_t* heads;      // [H]
   int32_t* begin;      // [H + 1]
+  SoftmaxState* states;  // [H * T]
 };
 
 class MlaLayer {
@@ -33,15 +37,22 @@ class MlaLayer {
   /// weights outlive the layer.
   MlaLayer(const ModelConfig& config, const MlaWeights& weights) : config_(config), weights_(weights) {}
 
+  /// Whether a batch of n tokens takes the expanded form. Depends on n and the model's dimensions only.
+  [[nodiscard]] static bool expands(const ModelConfig& config, int64_t n) noexcept;
+
   /// out = MLA(x) for the tokens of x at positions first_position ...; writes their rows of cache [context, R + P].
+  /// With a sink at work the form is the absorbed one, whose intermediates it knows.
   void forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch, const MatView& out,
                const Trace& trace) const;
 
  private:
-  /// From queries [U, H * (N + P)] to heads' outputs [U, H * V]; the tokens' rows of the cache are there. ctx [U * H,
-  /// R] stays in scratch.
+  /// From queries [U, H * (N + P)] to heads' outputs [U, H * V], in absorbed form; the tokens' rows of the cache are
+  /// there. ctx [U * H, R] stays in scratch.
   void attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
               const MatView& out, const Trace& trace) const;
+
+  /// Of the scores: 1 / sqrt(N + P).
+  [[nodiscard]] float scale() const noexcept;
 
   const ModelConfig& config_;
   const MlaWeights& weights_;

@@ -38,7 +38,10 @@ OpsLimits ops_limits(const ModelConfig& c) noexcept {
                                 c.kv_lora_rank, c.qk_nope_head_dim, c.intermediate_size, c.moe_intermediate_size,
                                 c.shared_intermediate_size()}),
           .kda_head_dim = c.kda_head_dim,
-          .latent_dim_v = c.kv_lora_rank,
+          .latent_rank = c.kv_lora_rank,
+          .latent_pe = c.qk_rope_head_dim,
+          .mla_nope = c.qk_nope_head_dim,
+          .mla_value = c.v_head_dim,
           .n_experts = c.n_experts};
 }
 

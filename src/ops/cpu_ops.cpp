@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/attention.h"
 #include "ops/kda_head.h"
 #include "quant/codec.h"
 
@@ -11,14 +12,10 @@ namespace kda {
 
 namespace {
 
-// Query rows of attention that share a pass over the keys: enough to reuse a tile of the cache, few enough that their
-// accumulators stay in the second-level cache.
-constexpr int64_t kAttendRows = 64;
-
 int64_t thread_scratch_bytes(const OpsLimits& limits) {
   const int64_t product = matmul_scratch_bytes(limits.max_cols);
   const int64_t head = limits.kda_head_dim == 0 ? 0 : kda_head_scratch_floats(limits.kda_head_dim) * 4;
-  const int64_t attend = limits.latent_dim_v == 0 ? 0 : mla_scratch_floats(kAttendRows, limits.latent_dim_v) * 4;
+  const int64_t attend = limits.latent_rank == 0 ? 0 : attention_scratch_floats(limits) * 4;
   const int64_t route = 2 * limits.n_experts * 4;
   const int64_t bytes = std::max({product, head, attend, route});
   return (bytes + 63) / 64 * 64 + 64;  // threads do not share a cache line
@@ -31,7 +28,11 @@ CpuOps::CpuOps(ThreadPool& pool, const KernelTable& kernels, bool exact, const O
       kernels_(kernels),
       exact_(exact),
       scratch_stride_bytes_(thread_scratch_bytes(limits)),
-      scratch_(arena.take<std::byte>(scratch_stride_bytes_ * pool.n_threads())) {}
+      scratch_(arena.take<std::byte>(scratch_stride_bytes_ * pool.n_threads())),
+      n_parts_(limits.latent_rank == 0 ? 0 : attention_parts(pool.n_threads())),
+      part_ctx_(arena.take<float>(n_parts_ * limits.latent_rank)),
+      part_state_(arena.take<SoftmaxState>(n_parts_)),
+      row_state_(arena.take<SoftmaxState>(n_parts_)) {}
 
 void CpuOps::embed(const QMatView& table, std::span<const int32_t> ids, const MatView& out) {
   for_rows(static_cast<int64_t>(ids.size()), table.cols, [&](int64_t t, int) {
@@ -177,50 +178,6 @@ void CpuOps::matmul(std::span<const Product> products, std::span<const GroupedPr
       args.y_rows = grouping.y_rows + begin;
     }
     entry->fn(args);
-  });
-}
-
-// --- attention ---
-
-void CpuOps::kda(const KdaOp& op) {
-  for_tasks(op.n_heads,
-            [&](int64_t head, int thread) { kda_head(kernels_, op, head, reinterpret_cast<float*>(scratch(thread))); });
-}
-
-void CpuOps::mla_attend(const MlaAttendOp& op) {
-  const int64_t n_tokens = op.q.rows / op.n_heads;
-  // A task takes some heads of some tokens, at most kAttendRows rows; for few tokens the heads are shared out.
-  const int64_t heads =
-      std::min(kAttendRows,
-               n_tokens >= pool_.n_threads() ? op.n_heads : (op.n_heads + pool_.n_threads() - 1) / pool_.n_threads());
-  const int64_t tokens = std::min(n_tokens, std::max<int64_t>(1, kAttendRows / heads));
-  const int64_t head_blocks = (op.n_heads + heads - 1) / heads;
-  const int64_t token_blocks = (n_tokens + tokens - 1) / tokens;
-  for_tasks(head_blocks * token_blocks, [&](int64_t i, int thread) {
-    const int64_t block = token_blocks - 1 - i / head_blocks;  // the ones with most keys first
-    const int64_t end_token = std::min(n_tokens, (block + 1) * tokens);
-    const int64_t first_head = i % head_blocks * heads;
-    const int64_t end_head = std::min(op.n_heads, first_head + heads);
-    const float* q[kAttendRows];
-    float* ctx[kAttendRows];
-    int64_t n_keys[kAttendRows];
-    int64_t n = 0;
-    for (int64_t t = block * tokens; t < end_token; ++t) {
-      for (int64_t head = first_head; head < end_head; ++head, ++n) {
-        q[n] = op.q.row(t * op.n_heads + head);
-        ctx[n] = op.ctx.row(t * op.n_heads + head);
-        n_keys[n] = op.first_position + t + 1;
-      }
-    }
-    kernels_.mla_attend({.n_rows = n,
-                         .dim_qk = op.q.cols,
-                         .dim_v = op.dim_v,
-                         .scale = op.scale,
-                         .q = q,
-                         .ctx = ctx,
-                         .n_keys = n_keys,
-                         .cache = op.cache,
-                         .scratch = reinterpret_cast<float*>(scratch(thread))});
   });
 }
 

@@ -14,7 +14,10 @@ namespace kda {
 struct OpsLimits {
   int64_t max_cols = 0;      // columns of any weight matrix
   int64_t kda_head_dim = 0;  // 0: no KDA layer
-  int64_t latent_dim_v = 0;  // 0: no MLA layer
+  int64_t latent_rank = 0;   // 0: no MLA layer
+  int64_t latent_pe = 0;     // positional channels
+  int64_t mla_nope = 0;      // channels of a head's keys and values
+  int64_t mla_value = 0;
   int64_t n_experts = 0;     // 0: no MoE layer
 };
 
@@ -31,6 +34,7 @@ class CpuOps final : public Ops {
   void silu_mul(const MatView& gate, const MatView& up, const MatView& out) override;
   void kda(const KdaOp& op) override;
   void mla_attend(const MlaAttendOp& op) override;
+  void mla_expanded(const MlaExpandedOp& op) override;
   void route(const RouteOp& op, Routing& routing) override;
   void combine(const MatView& y, const float* weights, int64_t n_used, const MatView& out) override;
   [[nodiscard]] bool all_finite(const MatView& x) override;
@@ -42,6 +46,11 @@ class CpuOps final : public Ops {
   [[nodiscard]] MatmulKernel kernel_for(TensorType type, bool exact) const;
   [[nodiscard]] ActView prepare(Activation& x, ActFormat format);
   [[nodiscard]] std::byte* scratch(int thread) const noexcept { return scratch_ + thread * scratch_stride_bytes_; }
+
+  /// mla_attend by blocks of rows, each through all keys.
+  void attend_by_rows(const MlaAttendOp& op);
+  /// mla_attend by ranges of keys, for few rows.
+  void attend_by_keys(const MlaAttendOp& op);
 
   /// f(i, thread) for each i in [0, n); threads take the next i as they get free.
   template <typename F>
@@ -76,6 +85,11 @@ class CpuOps final : public Ops {
   bool exact_;
   int64_t scratch_stride_bytes_;  // of one thread
   std::byte* scratch_;
+  // Attention of a row over a range of keys, before the ranges are put together.
+  int64_t n_parts_;
+  float* part_ctx_;           // [n_parts_, R]
+  SoftmaxState* part_state_;  // [n_parts_]
+  SoftmaxState* row_state_;   // [n_parts_]: of whole rows, as far as they are put together
 };
 
 }  // namespace kda

@@ -119,6 +119,20 @@ struct MlaAttendOp {
   MatView ctx;                   // [T * H, R]
 };
 
+/// The same attention with keys and values of the heads expanded from the latents; N nope, V value channels. For many
+/// tokens: expanding costs the same for any number of them.
+struct MlaExpandedOp {
+  int64_t n_heads = 0;
+  int64_t first_position = 0;  // of the first token of q
+  float scale = 0;
+  MatView q;                       // [T, H * (N + P)]
+  const float* cache = nullptr;    // [first_position + T, R + P]
+  const QMatsView* k_b = nullptr;  // a head: [R, N]
+  const QMatsView* v_b = nullptr;  // a head: [V, R]
+  SoftmaxState* states = nullptr;  // [H * T], to work in
+  MatView out;                     // [T, H * V]
+};
+
 /// Choice of experts; E experts, k used.
 struct RouteOp {
   MatView scores = {};               // [T, E] logits; becomes sigmoids
@@ -164,6 +178,7 @@ class Ops {
   virtual void silu_mul(const MatView& gate, const MatView& up, const MatView& out) = 0;
   virtual void kda(const KdaOp& op) = 0;
   virtual void mla_attend(const MlaAttendOp& op) = 0;
+  virtual void mla_expanded(const MlaExpandedOp& op) = 0;
   virtual void route(const RouteOp& op, Routing& routing) = 0;
   /// out[t] = sum over slots j, in order, of weights[t, j] * y[t * k + j]
   virtual void combine(const MatView& y, const float* weights, int64_t n_used, const MatView& out) = 0;

@@ -31,6 +31,7 @@ void quantize_block256(const float* x, int64_t k, int8_t* codes, float* scales, 
 
 void kda_head(const KdaHeadArgs& args);
 void mla_attend(const MlaAttendArgs& args);
+void mla_head(const MlaHeadArgs& args);
 
 void rms_norm(const float* x, const float* w, float eps, int64_t n, float* out);
 void silu_mul(const float* gate, const float* up, int64_t n, float* out);

@@ -1,36 +1,29 @@
-// Softmax attention over one latent cache in one pass, a tile of keys at a time. For each query row, with m the largest
-// score so far:
-//   l = sum exp(score - m),   ctx = sum exp(score - m) * value
-// A tile that raises m scales l and ctx by exp(m_old - m_new). At the end ctx /= l. Only exponents <= 0 are formed.
+// Absorbed attention over one latent cache in one pass, a tile of keys at a time (the softmax: online_softmax.h).
 // The query rows share a tile while it is in the cache: scores of three rows and four keys, and values of four rows and
 // 24 columns, are summed in registers.
 #include "kernels/avx2/dot_tile.h"
 #include "kernels/avx2/kernels.h"
+#include "kernels/avx2/online_softmax.h"
 #include "kernels/avx2/simd.h"
-#include "kernels/avx2/vexp.h"
 
 namespace kda::avx2 {
 namespace {
 
 constexpr int64_t kKeyBlock = 8;  // keys that stay in the first-level cache while the queries pass
 
-struct RowState {
-  float max;
-  float sum;
-  float shrink;  // by which the tile at hand scales what came before
-};
-
 struct Tile {
   const MlaAttendArgs& args;
   const float* keys;  // first key of the tile
   int64_t begin;      // its position
-  int64_t n_keys;     // keys in the tile that any row sees, in [1, kMlaTileKeys]
+  int64_t n_keys;     // keys in the tile, in [1, kMlaTileKeys]
   float* scores;      // [n_rows, kMlaTileKeys]; then the weights of the softmax
-  RowState* states;   // [n_rows]
+  float* shrink;      // [n_rows] by which the tile scales what came before
+
+  bool first() const { return begin == args.key_begin; }
 
   /// Keys of the tile that a row sees, in [0, kMlaTileKeys].
   int64_t visible(int64_t row) const {
-    const int64_t n = smaller(kMlaTileKeys, args.n_keys[row] - begin);
+    const int64_t n = smaller(n_keys, args.n_keys[row] - begin);
     return n > 0 ? n : 0;
   }
 };
@@ -67,41 +60,6 @@ void score(const Tile& tile) {
   }
 }
 
-KDA_INLINE float largest_lane(__m256 v) {
-  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-
-/// Turns the scores of a row into weights: 0 for the keys that it does not see.
-void weigh_row(const Tile& tile, int64_t row) {
-  float* p = tile.scores + row * kMlaTileKeys;
-  RowState& state = tile.states[row];
-  const int64_t n = tile.visible(row);
-  const bool first = tile.begin == 0;
-  __m256 largest = _mm256_set1_ps(first ? p[0] : state.max);
-  for (int64_t i = 0; i < n; i += 8) {
-    const __m256 seen = _mm256_castsi256_ps(first_lanes(smaller(n - i, 8)));
-    largest = _mm256_max_ps(largest, _mm256_blendv_ps(largest, _mm256_loadu_ps(p + i), seen));
-  }
-  const float max = largest_lane(largest);
-  const __m256 shift = _mm256_set1_ps(max);
-  __m256 sum = _mm256_setzero_ps();
-  for (int64_t i = 0; i < kMlaTileKeys; i += 8) {
-    const __m256 seen = _mm256_castsi256_ps(first_lanes(n - i < 0 ? 0 : smaller(n - i, 8)));
-    const __m256 weight = _mm256_and_ps(exp_ps(_mm256_sub_ps(_mm256_loadu_ps(p + i), shift)), seen);
-    _mm256_storeu_ps(p + i, weight);
-    sum = _mm256_add_ps(sum, weight);
-  }
-  const float total = sum_of_lanes(sum);
-  if (first) {
-    state = {max, total, 0};
-    return;
-  }
-  const float shrink = _mm256_cvtss_f32(exp_ps(_mm256_set1_ps(state.max - max)));
-  state = {max, state.sum * shrink + total, shrink};
-}
-
 /// ctx = ctx * shrink + weights * values, for kRows rows and 8 * kVectors columns from column on, the last vector
 /// of them of last columns only. The first n keys.
 template <int kRows, int kVectors>
@@ -128,10 +86,10 @@ KDA_INLINE void add_values(const Tile& tile, int64_t row, int64_t column, int64_
   for (int r = 0; r < kRows; ++r) {
     if (tile.visible(row + r) == 0) continue;  // ended in an earlier tile
     float* ctx = args.ctx[row + r] + column;
-    const __m256 shrink = _mm256_set1_ps(tile.states[row + r].shrink);
+    const __m256 shrink = _mm256_set1_ps(tile.shrink[row + r]);
     for (int v = 0; v < kVectors; ++v) {
       __m256 total = sum[r][v];
-      if (tile.begin != 0) total = _mm256_fmadd_ps(load(ctx, v), shrink, total);
+      if (!tile.first()) total = _mm256_fmadd_ps(load(ctx, v), shrink, total);
       if (v + 1 < kVectors || last == 8) {
         _mm256_storeu_ps(ctx + 8 * v, total);
       } else {
@@ -156,37 +114,27 @@ void add_columns(const Tile& tile, int64_t column, int64_t last) {
   }
 }
 
-void divide_by_sum(const MlaAttendArgs& args, const RowState* states) {
-  for (int64_t r = 0; r < args.n_rows; ++r) {
-    const __m256 inverse = _mm256_set1_ps(1.0F / states[r].sum);
-    float* ctx = args.ctx[r];
-    for (int64_t i = 0; i < args.dim_v; i += 8) {
-      const __m256i mask = first_lanes(smaller(args.dim_v - i, 8));
-      _mm256_maskstore_ps(ctx + i, mask, _mm256_mul_ps(_mm256_maskload_ps(ctx + i, mask), inverse));
-    }
-  }
-}
-
 }  // namespace
 
 void mla_attend(const MlaAttendArgs& args) {
   float* scores = args.scratch;
-  auto* states = reinterpret_cast<RowState*>(scores + args.n_rows * kMlaTileKeys);
-  int64_t most_keys = 0;
-  for (int64_t r = 0; r < args.n_rows; ++r) most_keys = args.n_keys[r] > most_keys ? args.n_keys[r] : most_keys;
+  float* shrink = scores + args.n_rows * kMlaTileKeys;
+  int64_t end = 0;  // of the keys that any row sees
+  for (int64_t r = 0; r < args.n_rows; ++r) end = args.n_keys[r] > end ? args.n_keys[r] : end;
+  end = smaller(end, args.key_end);
 
-  for (int64_t begin = 0; begin < most_keys; begin += kMlaTileKeys) {
-    const Tile tile{args,  args.cache + begin * args.dim_qk, begin, smaller(kMlaTileKeys, most_keys - begin), scores,
-                    states};
+  for (int64_t begin = args.key_begin; begin < end; begin += kMlaTileKeys) {
+    const Tile tile{args,  args.cache + begin * args.dim_qk, begin, smaller(kMlaTileKeys, end - begin), scores,
+                    shrink};
     score(tile);
     for (int64_t r = 0; r < args.n_rows; ++r) {
-      if (tile.visible(r) > 0) weigh_row(tile, r);
+      const int64_t n = tile.visible(r);
+      if (n > 0) shrink[r] = weigh_row(scores + r * kMlaTileKeys, n, tile.first(), args.states[r]);
     }
     int64_t column = 0;
     for (; column + 24 <= args.dim_v; column += 24) add_columns<3>(tile, column, 8);
     for (; column < args.dim_v; column += 8) add_columns<1>(tile, column, smaller(args.dim_v - column, 8));
   }
-  divide_by_sum(args, states);
 }
 
 }  // namespace kda::avx2

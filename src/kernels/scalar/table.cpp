@@ -15,6 +15,7 @@ const KernelTable& scalar_kernels() noexcept {
     table.quantize_block256 = scalar::quantize_block256;
     table.kda_head = scalar::kda_head;
     table.mla_attend = scalar::mla_attend;
+    table.mla_head = scalar::mla_head;
     table.rms_norm = scalar::rms_norm;
     table.silu_mul = scalar::silu_mul;
     table.silu = scalar::silu;

@@ -44,7 +44,8 @@ std::vector<float> run(const KernelTable& kernels, const Attention& a, const std
   const test::GuardedBuffer q(rows.size() * static_cast<size_t>(a.dim_qk) * 4);
   const test::GuardedBuffer ctx(rows.size() * static_cast<size_t>(a.dim_v) * 4);
   const auto n_rows = static_cast<int64_t>(rows.size());
-  const test::GuardedBuffer scratch(static_cast<size_t>(mla_scratch_floats(n_rows, a.dim_v)) * 4);
+  const test::GuardedBuffer scratch(static_cast<size_t>(mla_scratch_floats(n_rows)) * 4);
+  std::vector<SoftmaxState> states(rows.size());
   std::vector<const float*> q_rows;
   std::vector<float*> ctx_rows;
   for (int64_t i = 0; i < n_rows; ++i) {
@@ -62,10 +63,15 @@ std::vector<float> run(const KernelTable& kernels, const Attention& a, const std
   args.scale = a.scale;
   args.q = q_rows.data();
   args.ctx = ctx_rows.data();
+  args.states = states.data();
   args.n_keys = n_keys.data();
   args.cache = cache.as<float>();
+  args.key_end = most;
   args.scratch = scratch.as<float>();
   kernels.mla_attend(args);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (int64_t j = 0; j < a.dim_v; ++j) ctx_rows[i][j] /= states[i].sum;
+  }
   return {ctx.as<float>(), ctx.as<float>() + n_rows * a.dim_v};
 }
 
