@@ -244,9 +244,8 @@ void register_set(const KernelTable& table) {
     }
   }
   for (const int64_t depth : {0, 4096}) {
-    benchmark::RegisterBenchmark(
-        fmt::format("{}mla_head/n:512/depth:{}", set, depth).c_str(),
-        [=, &table](benchmark::State& state) { bench_mla_head(state, table, 512, depth); });
+    benchmark::RegisterBenchmark(fmt::format("{}mla_head/n:512/depth:{}", set, depth).c_str(),
+                                 [=, &table](benchmark::State& state) { bench_mla_head(state, table, 512, depth); });
   }
   register_elementwise(set, table);
 }

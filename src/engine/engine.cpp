@@ -30,6 +30,10 @@ const EngineOptions& checked(const EngineOptions& options) {
   if (options.batch_tokens < 1 || options.batch_tokens > kMaxBatchTokens) {
     fail(ErrorCode::kUsage, "batch: {} tokens asked for, expected 1 to {}", options.batch_tokens, kMaxBatchTokens);
   }
+  if (options.expand_mla_from < 0) {
+    fail(ErrorCode::kUsage, "expand_mla_from: {} tokens asked for, expected 0 (automatic) or more",
+         options.expand_mla_from);
+  }
   return options;
 }
 
@@ -40,7 +44,7 @@ Engine::Impl::Impl(std::unique_ptr<Checkpoint> opened, const EngineOptions& give
       checkpoint(std::move(opened)),
       kernels(select_kernels(options.isa.c_str())),
       pool(checked_threads(options.threads)),
-      model(checkpoint->config(), checkpoint->weights()),
+      model(checkpoint->config(), checkpoint->weights(), options.expand_mla_from),
       warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {
   open_tokenizer();
   open_chat_format();

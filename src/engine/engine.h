@@ -26,6 +26,10 @@ struct EngineOptions {
   // longer batches make long prompts faster; 1,024 tokens of the 48B model take 0.2 GB.
   int64_t batch_tokens = 1024;
   bool exact_activations = false;  // fp32 activations for quantised weights too
+  // Batches of at least so many tokens expand the keys and values of MLA; 0: where that saves work. The forms differ in
+  // the last bits: for the same bits however a prompt is cut, ask for one form with 1 or kNever.
+  int64_t expand_mla_from = 0;
+  static constexpr int64_t kNever = INT64_MAX;
 };
 
 /// Bytes, exact: what the allocator asks for.

@@ -110,9 +110,10 @@ using MlaAttendFn = void (*)(const MlaAttendArgs&);
 /// Columns of a panel of MlaHeadArgs::up.
 inline constexpr int64_t kPanelColumns = 16;
 
-/// One head of expanded attention over a latent cache, for consecutive tokens. With K = cache[:, 0:rank] * up[0:dim_nope]
-/// and V = cache[:, 0:rank] * up[v_begin:v_begin + dim_v], row r, which sees keys 0..first_position + r:
-///   p = softmax of scale * (q[r][0:dim_nope] . K[key] + q[r][dim_nope:] . cache[key][rank:]),   out[r] = sum p[key] V[key]
+/// One head of expanded attention over a latent cache, for consecutive tokens. With K = cache[:, 0:rank] *
+/// up[0:dim_nope] and V = cache[:, 0:rank] * up[v_begin:v_begin + dim_v], row r, which sees keys 0..first_position + r:
+///   p = softmax of scale * (q[r][0:dim_nope] . K[key] + q[r][dim_nope:] . cache[key][rank:]),   out[r] = sum p[key]
+///   V[key]
 /// Tiles of keys at fixed absolute positions are expanded once and serve all rows; a row's bits depend on its position
 /// only.
 struct MlaHeadArgs {

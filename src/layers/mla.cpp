@@ -1,5 +1,5 @@
-// Multi-head latent attention, no positional encoding. H heads, R latent, N nope, P positional channels (which exist but
-// are not rotated), V value channels a head.
+// Multi-head latent attention, no positional encoding. H heads, R latent, N nope, P positional channels (which exist
+// but are not rotated), V value channels a head.
 //
 //   q               = W_q x, or W_qb rms_norm(W_qa x)              [H, N + P]
 //   c, k_pe         = W_kva x;   c = rms_norm(c)                   [R], [P], shared by all heads: a row of the cache
@@ -14,9 +14,9 @@
 //   out             = W_o concat_h( sum_s softmax_s(score) V_h c_s )
 //
 // A pair of token and key costs 2 R + P multiplications a head in the first form and N + P + V in the second, where a
-// key costs R (N + V) more, once for all tokens: for the 48B model 1,088, 320 and 131,072, so it pays from 171 tokens on.
-// The form depends on the number of tokens in the batch alone; within a form a token's result does not depend on how a
-// prompt was cut into batches.
+// key costs R (N + V) more, once for all tokens: for the 48B model 1,088, 320 and 131,072, so it pays from 171 tokens
+// on. The form depends on the number of tokens in the batch alone; within a form a token's result does not depend on
+// how a prompt was cut into batches.
 #include "layers/mla.h"
 
 #include <algorithm>
@@ -25,6 +25,10 @@
 namespace kda {
 
 namespace {
+
+// Smaller batches are never expanded of themselves, whatever it saves: tokens decoded one by one and several drafted
+// ones shall have the same bits.
+constexpr int64_t kLeastExpanded = 32;
 
 int64_t tile_tokens(int64_t max_tokens) { return std::min(max_tokens, kMlaTileTokens); }
 
@@ -46,9 +50,12 @@ MlaScratch::MlaScratch(const ModelConfig& config, int64_t max_tokens, Arena& are
       begin(arena.take<int32_t>(config.n_heads + 1)),
       states(arena.take<SoftmaxState>(config.n_heads * max_tokens)) {}
 
-bool MlaLayer::expands(const ModelConfig& c, int64_t n) noexcept {
-  const int64_t saved = 2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim;  // a pair of token and key
-  return n >= kMlaLeastExpanded && n * saved > c.kv_lora_rank * (c.qk_nope_head_dim + c.v_head_dim);
+MlaLayer::MlaLayer(const ModelConfig& c, const MlaWeights& weights, int64_t expand_from)
+    : config_(c), weights_(weights), expand_from_(expand_from) {
+  if (expand_from > 0) return;
+  const int64_t more_a_key = c.kv_lora_rank * (c.qk_nope_head_dim + c.v_head_dim);
+  const int64_t less_a_pair = 2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim;
+  expand_from_ = less_a_pair <= 0 ? INT64_MAX : std::max(kLeastExpanded, more_a_key / less_a_pair + 1);
 }
 
 void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch,
@@ -87,7 +94,7 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   trace.put("mla.k_pe", rows.columns(rank, rope));
 
   const MatView heads_out = scratch.out.first_rows(n);
-  if (expands(c, n) && !trace) {
+  if (n >= expand_from_ && !trace) {
     ops.mla_expanded({.n_heads = n_heads,
                       .first_position = first_position,
                       .scale = scale(),

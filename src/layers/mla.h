@@ -8,11 +8,8 @@
 
 namespace kda {
 
-/// Batches from this many tokens on may be expanded: decoding and drafts never are.
-inline constexpr int64_t kMlaLeastExpanded = 32;
-
-/// Tokens that go through the absorbed attention together. What it works on is large (32 heads of 1,088 floats a token in
-/// the 48B model), so it takes a batch in parts; enough tokens for every thread to have several tasks.
+/// Tokens that go through the absorbed attention together. What it works on is large (32 heads of 1,088 floats a token
+/// in the 48B model), so it takes a batch in parts; enough tokens for every thread to have several tasks.
 inline constexpr int64_t kMlaTileTokens = 128;
 
 /// Intermediates of an MLA layer for up to max_tokens tokens. T tokens, U at most kMlaTileTokens.
@@ -26,19 +23,17 @@ struct MlaScratch {
   MatView ctx;       // [U * H, R]
   MatView out;       // [T, H * V]
   Activation q_low_x, q_nope_x, ctx_x, out_x;
-  int32_t* head_rows;  // [H * U]: token * H + head, by head
-  int32_t* heads;      // [H]
-  int32_t* begin;      // [H + 1]
+  int32_t* head_rows;    // [H * U]: token * H + head, by head
+  int32_t* heads;        // [H]
+  int32_t* begin;        // [H + 1]
   SoftmaxState* states;  // [H * T]
 };
 
 class MlaLayer {
  public:
-  /// weights outlive the layer.
-  MlaLayer(const ModelConfig& config, const MlaWeights& weights) : config_(config), weights_(weights) {}
-
-  /// Whether a batch of n tokens takes the expanded form. Depends on n and the model's dimensions only.
-  [[nodiscard]] static bool expands(const ModelConfig& config, int64_t n) noexcept;
+  /// weights outlive the layer. Batches of at least expand_from tokens take the expanded form; 0: where that saves
+  /// work.
+  MlaLayer(const ModelConfig& config, const MlaWeights& weights, int64_t expand_from);
 
   /// out = MLA(x) for the tokens of x at positions first_position ...; writes their rows of cache [context, R + P].
   /// With a sink at work the form is the absorbed one, whose intermediates it knows.
@@ -56,6 +51,7 @@ class MlaLayer {
 
   const ModelConfig& config_;
   const MlaWeights& weights_;
+  int64_t expand_from_;
 };
 
 }  // namespace kda

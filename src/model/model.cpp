@@ -45,7 +45,8 @@ OpsLimits ops_limits(const ModelConfig& c) noexcept {
           .n_experts = c.n_experts};
 }
 
-Model::Model(const ModelConfig& config, const ModelWeights& weights) : config_(config), weights_(weights) {
+Model::Model(const ModelConfig& config, const ModelWeights& weights, int64_t expand_mla_from)
+    : config_(config), weights_(weights) {
   layers_.reserve(config.layers.size());
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layers[i];
@@ -53,7 +54,7 @@ Model::Model(const ModelConfig& config, const ModelWeights& weights) : config_(c
     using Ffn = std::variant<DenseFfn, MoeLayer>;
     layers_.push_back(
         {config.layers[i].attention == AttentionKind::kKda ? Attention(KdaLayer(config, w.kda))
-                                                           : Attention(MlaLayer(config, w.mla)),
+                                                           : Attention(MlaLayer(config, w.mla, expand_mla_from)),
          config.layers[i].ffn == FfnKind::kDense ? Ffn(DenseFfn(w.dense)) : Ffn(MoeLayer(config, w.moe))});
   }
 }

@@ -40,8 +40,8 @@ struct Workspace {
 /// A model, ready to run. Immutable: any number of sequences may use it, each with its Ops and Workspace.
 class Model {
  public:
-  /// config and weights outlive the model.
-  Model(const ModelConfig& config, const ModelWeights& weights);
+  /// config and weights outlive the model. expand_mla_from: see MlaLayer.
+  Model(const ModelConfig& config, const ModelWeights& weights, int64_t expand_mla_from = 0);
 
   /// Sends ids through all layers behind the tokens that state holds and appends them to state; the residual stream
   /// stays in workspace.x. At most workspace.max_tokens ids, in range, that fit the context. sink may be nullptr; with

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/kda_head.h"
 #include "quant/codec.h"
 
 namespace kda {

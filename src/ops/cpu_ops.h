@@ -18,7 +18,7 @@ struct OpsLimits {
   int64_t latent_pe = 0;     // positional channels
   int64_t mla_nope = 0;      // channels of a head's keys and values
   int64_t mla_value = 0;
-  int64_t n_experts = 0;     // 0: no MoE layer
+  int64_t n_experts = 0;  // 0: no MoE layer
 };
 
 class CpuOps final : public Ops {

@@ -67,9 +67,11 @@ class Golden : public testing::TestWithParam<Param> {
     expected_ = read_npy<float>(folder_ / "logits.npy");
   }
 
-  std::unique_ptr<Engine> open(int threads, int64_t batch_tokens) const {
-    return Engine::open(folder_.string(), {.threads = threads, .isa = GetParam().isa, .batch_tokens = batch_tokens},
-                        no_environment);
+  std::unique_ptr<Engine> open(int threads, int64_t batch_tokens, int64_t expand_mla_from = 0) const {
+    return Engine::open(
+        folder_.string(),
+        {.threads = threads, .isa = GetParam().isa, .batch_tokens = batch_tokens, .expand_mla_from = expand_mla_from},
+        no_environment);
   }
 
   // Logits of all tokens, fed in parts of the given sizes (the last one is repeated).
@@ -97,26 +99,37 @@ class Golden : public testing::TestWithParam<Param> {
 };
 
 TEST_P(Golden, LogitsAgreeWithTheReference) {
-  const auto engine = open(2, 512);
-  const std::vector<float> logits = run(*engine, {ids_.size()});
-  ASSERT_EQ(logits.size(), expected_.size());
-  const double error = relative_error(logits, expected_);
-  std::cout << GetParam().name << ", " << GetParam().isa << ": relative error of the logits " << error << "\n";
-  EXPECT_LT(error, 2e-6);
+  for (const int64_t expand_from : {int64_t{1}, EngineOptions::kNever}) {
+    const auto engine = open(2, 512, expand_from);
+    const std::vector<float> logits = run(*engine, {ids_.size()});
+    ASSERT_EQ(logits.size(), expected_.size());
+    const double error = relative_error(logits, expected_);
+    std::cout << GetParam().name << ", " << GetParam().isa << (expand_from == 1 ? ", expanded" : ", absorbed")
+              << ": relative error of the logits " << error << "\n";
+    EXPECT_LT(error, 2e-6);
+  }
 }
 
-TEST_P(Golden, BitsDependNeitherOnTheCutsOfThePromptNorOnTheThreads) {
-  const std::vector<float> once = run(*open(1, 512), {ids_.size()});
+TEST_P(Golden, BitsOfOneFormOfAttentionDependNeitherOnTheCutsOfThePromptNorOnTheThreads) {
   std::mt19937 random(1);
   std::vector<size_t> random_parts;
   for (size_t i = 0; i < 40; ++i) random_parts.push_back(1 + random() % 40);
-  for (const int threads : {1, 2, 3, 7}) {  // more threads than processors: few, larger parts, or it takes minutes
-    EXPECT_EQ(run(*open(threads, 512), {ids_.size()}), once) << threads << " threads, whole";
-    EXPECT_EQ(run(*open(threads, 512), random_parts), once) << threads << " threads, random parts";
-    if (threads > 2) continue;
-    EXPECT_EQ(run(*open(threads, 512), {1}), once) << threads << " threads, token by token";
-    EXPECT_EQ(run(*open(threads, 13), {ids_.size()}), once) << threads << " threads, batches of 13";
+  for (const int64_t form : {int64_t{1}, EngineOptions::kNever}) {
+    const std::vector<float> once = run(*open(1, 512, form), {ids_.size()});
+    for (const int threads : {1, 2, 3, 7}) {  // more threads than processors: few, larger parts, or it takes minutes
+      EXPECT_EQ(run(*open(threads, 512, form), {ids_.size()}), once) << threads << " threads, whole";
+      EXPECT_EQ(run(*open(threads, 512, form), random_parts), once) << threads << " threads, random parts";
+      if (threads > 2 || form == 1) continue;
+      EXPECT_EQ(run(*open(threads, 512, form), {1}), once) << threads << " threads, token by token";
+      EXPECT_EQ(run(*open(threads, 13, form), {ids_.size()}), once) << threads << " threads, batches of 13";
+    }
   }
+}
+
+TEST_P(Golden, AMixOfBothFormsOfAttentionAgreesWithTheReference) {
+  const std::vector<float> logits = run(*open(2, 512, 20), {7, 25, 1, 1, 30, 3, 21});
+  EXPECT_LT(relative_error(logits, expected_), 2e-6);
+  EXPECT_EQ(run(*open(3, 512, 20), {7, 25, 1, 1, 30, 3, 21}), logits);
 }
 
 TEST_P(Golden, EveryIntermediateAgreesWithTheReference) {

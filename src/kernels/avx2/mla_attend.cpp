@@ -124,8 +124,7 @@ void mla_attend(const MlaAttendArgs& args) {
   end = smaller(end, args.key_end);
 
   for (int64_t begin = args.key_begin; begin < end; begin += kMlaTileKeys) {
-    const Tile tile{args,  args.cache + begin * args.dim_qk, begin, smaller(kMlaTileKeys, end - begin), scores,
-                    shrink};
+    const Tile tile{args, args.cache + begin * args.dim_qk, begin, smaller(kMlaTileKeys, end - begin), scores, shrink};
     score(tile);
     for (int64_t r = 0; r < args.n_rows; ++r) {
       const int64_t n = tile.visible(r);

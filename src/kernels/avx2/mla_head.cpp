@@ -154,8 +154,8 @@ void attend(const MlaHeadArgs& args, const Scratch& scratch, int64_t row, int64_
   }
   const bool first = begin == 0;
   for (int64_t r = 0; r < n_rows; ++r) {
-    scratch.shrink[r] = weigh_row(scratch.scores + r * kMlaTileKeys, smaller(kMlaTileKeys, n_seen + r), first,
-                                  args.states[row + r]);
+    scratch.shrink[r] =
+        weigh_row(scratch.scores + r * kMlaTileKeys, smaller(kMlaTileKeys, n_seen + r), first, args.states[row + r]);
   }
   for (int64_t column = 0; column < args.dim_v; column += kPanelColumns) {
     const float* panel = scratch.values + column * kMlaTileKeys;

@@ -45,7 +45,7 @@ void mla_head(const MlaHeadArgs& args) {
     for (int64_t r = std::max<int64_t>(0, begin - args.first_position); r < args.n_rows; ++r) {
       const int64_t n = std::min(kMlaTileKeys, args.first_position + r + 1 - begin);
       const float* q = args.q + r * args.q_stride;
-      float p[kMlaTileKeys];
+      float p[kMlaTileKeys] = {};
       for (int64_t j = 0; j < n; ++j) {
         p[j] = args.scale * (dot(q, keys + j * key_panels * kPanelColumns, args.dim_nope) +
                              dot(q + args.dim_nope, latents + j * latent_dim + args.rank, args.dim_pe));
