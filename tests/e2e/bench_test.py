@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+import os
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 
 from support import KDA, MODEL, ProgramTest, environment, main
 
+PLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py")
 FAST = ["-p", "32", "-n", "4", "-r", "2"]
 
 
@@ -69,6 +74,28 @@ class BenchTest(ProgramTest):
         run = subprocess.run([KDA, "bench", MODEL, "-p", "4000", "-n", "0", "-r", "1"], capture_output=True,
                              env=environment(), timeout=120)
         self.assertEqual((run.returncode, run.stderr), (0, b""))
+
+    def test_results_can_be_drawn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result, picture = os.path.join(folder, "rates.json"), os.path.join(folder, "it's.svg")
+            with open(result, "w") as f:
+                f.write(self.succeeds("bench", MODEL, *FAST, "-d", "0,40", "-o", "json"))
+
+            def draw(**changes):
+                return subprocess.run([sys.executable, PLOT, result, "-o", picture], capture_output=True, text=True,
+                                      env=environment(**changes))
+            run = draw(PATH=folder)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("gnuplot is not installed", run.stderr)
+            if shutil.which("gnuplot"):
+                self.assertEqual((draw().returncode, draw().stderr), (0, ""))
+                with open(picture) as f:
+                    drawn = f.read()
+                for label in ("kda pp32", "kda tg4", "tokens in the context before"):
+                    self.assertIn(label, drawn)
+            with open(result, "w") as f:
+                f.write("{}")
+            self.assertIn("neither", draw().stderr)
 
     def test_wrong_use_names_the_option(self):
         for words, option in ((["-p", "x"], "--prompt"), (["-n", "4-1"], "--generate"), (["-d", "-1"], "--depth"),
