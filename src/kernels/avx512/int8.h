@@ -1,12 +1,12 @@
 // Pieces of the integer products that do not depend on the block format.
 //
-// Sixteen rows are unpacked into a panel in the scratch, where 64 bytes hold four neighbouring columns of sixteen rows,
-// codes unsigned. Four activation codes, broadcast, meet all sixteen rows in one instruction (vpdpbusd), which adds to
-// exact sums in 32 bits, and nothing is ever summed over lanes. Codes that stand for signed numbers carry an offset;
-// sums then start from minus the offset times the sum of the activations.
+// Rows are unpacked into panels in the scratch, where 64 bytes hold four neighbouring columns of sixteen rows, codes
+// unsigned. Four activation codes, broadcast, meet all sixteen rows in one instruction (vpdpbusd), which adds to exact
+// sums in 32 bits, and nothing is ever summed over lanes. Codes that stand for signed numbers carry an offset; sums
+// then start from minus the offset times the sum of the activations.
 //
-// The panel goes in steps of 64 columns: their weights stay in 16 registers while the tokens of a tile pass by, and the
-// totals of the tokens wait in the first-level cache. So a tile may have any number of tokens.
+// Two panels go through k together in steps of 32 columns: their weights stay in 16 registers while the tokens of a
+// tile pass by, and the totals of the tokens wait in the first-level cache. So a tile may have any number of tokens.
 #pragma once
 
 #include "kernels/avx512/simd.h"
@@ -17,10 +17,11 @@ namespace {
 /// Tokens from which unpacking a panel pays; fewer go through the AVX2 kernels, which give the same bits.
 constexpr int64_t kPanelTokens = 4;
 constexpr int kPanelRows = 16;
+constexpr int kPanels = 2;
 /// Most tokens of a tile: what it keeps in the first-level cache is theirs.
 constexpr int64_t kTileTokens = 32;
 /// Columns of a step, in quads.
-constexpr int kStepQuads = 16;
+constexpr int kStepQuads = 8;
 
 /// Addresses of sixteen rows from row on; those past the end repeat the last one.
 struct Rows {
@@ -32,16 +33,17 @@ struct Rows {
   }
 };
 
-/// Asks the second-level cache for bytes of the next sixteen rows while the products of these are formed. The addresses
-/// need not be readable.
+/// Asks the second-level cache for bytes of the rows after these while their products are formed. The addresses need
+/// not be readable.
 struct NextRows {
   const std::byte* first;  // nullptr: nothing to ask for
   int64_t row_bytes;
 
-  /// Bytes [begin, begin + length) of rows 4 * quarter to 4 * quarter + 3.
-  KDA_INLINE void prefetch(int quarter, int64_t begin, int64_t length) const {
+  /// Bytes [begin, begin + length) of part 0 .. 7 of the rows.
+  KDA_INLINE void prefetch(int64_t part, int64_t begin, int64_t length) const {
     if (first == nullptr) return;
-    for (int64_t r = 4 * quarter; r < 4 * quarter + 4; ++r) {
+    constexpr int64_t kRows = kPanels * kPanelRows / 8;
+    for (int64_t r = kRows * part; r < kRows * (part + 1); ++r) {
       for (int64_t i = 0; i < length; i += 64) __builtin_prefetch(first + r * row_bytes + begin + i, 0, 2);
     }
   }
@@ -116,19 +118,23 @@ KDA_INLINE const int8_t* opaque(const int8_t* p) {
   return p;
 }
 
-/// sum[i][g] += the products of the quads of group g with those of token i, which start at a[i]. A sum waits four
-/// cycles for the one before, so eight of them take turns to keep both multipliers busy.
-template <int kN, int kTokens, int kGroups>
-KDA_INLINE void add_products(const __m512i (&w)[kN], const int8_t* const (&a)[kTokens],
-                             __m512i (&sum)[kTokens][kGroups]) {
-  constexpr int kQuads = kN / kGroups;
+/// sum[i][g][p] += the products of the quads of group g in panel p with those of token i, which start at a[i]. A sum
+/// waits four cycles for the one before, so eight of them take turns to keep both multipliers busy.
+template <int kTokens, int kGroups>
+KDA_INLINE void add_products(const __m512i (&w)[kPanels][kStepQuads], const int8_t* const (&a)[kTokens],
+                             __m512i (&sum)[kTokens][kGroups][kPanels]) {
+  constexpr int kQuads = kStepQuads / kGroups;
   KDA_UNROLL
   for (int q = 0; q < kQuads; ++q) {
+    KDA_UNROLL
     for (int i = 0; i < kTokens; ++i) {
+      KDA_UNROLL
       for (int g = 0; g < kGroups; ++g) {
         const int quad = kQuads * g + q;
-        sum[i][g] = _mm512_dpbusd_epi32(sum[i][g], w[quad], broadcast_dword(a[i] + 4 * quad));
-        keep_order(sum[i][g]);
+        const __m512i activations = broadcast_dword(a[i] + 4 * quad);
+        for (int p = 0; p < kPanels; ++p) {
+          sum[i][g][p] = in_order(_mm512_dpbusd_epi32(sum[i][g][p], w[p][quad], activations));
+        }
       }
     }
   }
@@ -151,38 +157,58 @@ KDA_INLINE void for_tokens(int64_t n, Multiply multiply) {
 /// The activations and results of a tile of tokens.
 struct Tile {
   int64_t n;
-  int64_t row[kTileTokens];  // of x
-  __m512 y[kTileTokens];     // 16 rows of the result
+  const int8_t* codes[kTileTokens];
+  const int16_t* sums[kTileTokens];
+  const float* scales[kTileTokens];
+  __m512 y[kTileTokens][kPanels];  // one row a lane
 
-  KDA_INLINE Tile(const MatmulArgs& args, int64_t token, int64_t n_tokens) : n(n_tokens) {
+  KDA_INLINE Tile(const MatmulArgs& args, int64_t block, int64_t token, int64_t n_tokens) : n(n_tokens) {
     for (int64_t t = 0; t < n; ++t) {
-      row[t] = x_row_of(args, token + t);
-      y[t] = _mm512_setzero_ps();
+      const int64_t row = x_row_of(args, token + t);
+      codes[t] = args.x.codes + row * args.k;
+      sums[t] = args.x.sums + row * (args.k / 16);
+      scales[t] = args.x.scales + row * (args.k / block);
+      for (__m512& rows : y[t]) rows = _mm512_setzero_ps();
     }
   }
 
-  /// y[token][row .. row + 15], as far as the rows go.
-  KDA_INLINE void store(const MatmulArgs& args, int64_t token, int64_t first_row) const {
-    const __mmask16 lanes = first_lanes(args.row_end - first_row);
+  /// y[token][row ..], as far as the rows go.
+  KDA_INLINE void store(const MatmulArgs& args, int64_t token, int64_t row) const {
     for (int64_t t = 0; t < n; ++t) {
-      _mm512_mask_storeu_ps(args.y + y_row_of(args, token + t) * args.y_stride + first_row, lanes, y[t]);
+      float* to = args.y + y_row_of(args, token + t) * args.y_stride;
+      for (int p = 0; p < kPanels; ++p) {
+        const int64_t first = row + kPanelRows * p;
+        _mm512_mask_storeu_ps(to + first, first_lanes(args.row_end - first), y[t][p]);
+      }
     }
   }
 };
 
-/// Walks over the rows and tokens of a product:
-///   unpack(rows)              sixteen rows into the panels
-///   multiply(tile, next)      adds the products of the panels to tile.y
-template <typename Unpack, typename Multiply>
+/// A product whose activations have a scale for every kActBlock elements. kUnit elements, or what is left of a row, go
+/// through unpacking and multiplication together. Panels holds what was unpacked of a unit.
+///   unpack(rows, unit, panels[p])            sixteen rows
+///   multiply(panels, unit, tile, next)       adds the products of the unit to tile.y
+template <int64_t kActBlock, int64_t kUnit, typename Panels, typename Unpack, typename Multiply>
 KDA_INLINE void for_rows_and_tiles(const MatmulArgs& args, Unpack unpack, Multiply multiply) {
+  static_assert(sizeof(Panels) <= kUnit * 64);  // matmul_scratch_bytes()
+  auto* panels = reinterpret_cast<Panels*>(args.scratch);
+  const int64_t n_units = (args.k + kUnit - 1) / kUnit;
   const int64_t n_tiles = (args.n + kTileTokens - 1) / kTileTokens;
-  for (int64_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
-    unpack(Rows(args, row));
-    NextRows next{args.w + (row + kPanelRows) * args.w_row_bytes, args.w_row_bytes};
+  for (int64_t row = args.row_begin; row < args.row_end; row += kPanels * kPanelRows) {
+    const Rows rows[kPanels] = {Rows(args, row), Rows(args, row + kPanelRows)};
+    const auto unpack_unit = [&](int64_t unit, Panels& to) {
+      for (int p = 0; p < kPanels; ++p) unpack(rows[p], unit, to[p]);
+    };
+    // With one tile each unit is multiplied while it is in the first-level cache.
+    for (int64_t u = 0; n_tiles > 1 && u < n_units; ++u) unpack_unit(u, panels[u]);
+    NextRows next{args.w + (row + kPanels * kPanelRows) * args.w_row_bytes, args.w_row_bytes};
     for (int64_t i = 0; i < n_tiles; ++i) {  // of even size
       const int64_t token = i * args.n / n_tiles;
-      Tile tile(args, token, (i + 1) * args.n / n_tiles - token);
-      multiply(tile, next);
+      Tile tile(args, kActBlock, token, (i + 1) * args.n / n_tiles - token);
+      for (int64_t u = 0; u < n_units; ++u) {
+        if (n_tiles == 1) unpack_unit(u, panels[0]);
+        multiply(panels[n_tiles == 1 ? 0 : u], u, tile, next);
+      }
       tile.store(args, token, row);
       next.first = nullptr;
     }

@@ -13,8 +13,11 @@ using avx2::y_row_of;
 KDA_INLINE __m512i load_512(const void* p) { return _mm512_loadu_si512(p); }
 KDA_INLINE void store_512(void* p, __m512i v) { _mm512_storeu_si512(p, v); }
 
-/// As in avx2: g++ neither reorders a sum nor puts it off.
-KDA_INLINE void keep_order(__m512i& v) { asm("" : "+v"(v)); }
+/// The value, computed where the source says so: g++ would reorder sums, and spill them.
+KDA_INLINE __m512i in_order(__m512i v) {
+  asm("" : "+v"(v));
+  return v;
+}
 
 /// The first n of 16 lanes; all of them from 16 on, none up to 0.
 KDA_INLINE __mmask16 first_lanes(int64_t n) {

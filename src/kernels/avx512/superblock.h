@@ -26,26 +26,26 @@ struct alignas(64) SuperPanel {
   __m512 dmin;
 };
 
+using SuperPanels = SuperPanel[kPanels];
+
 /// What a tile needs of one super-block of its activations, and its totals.
 struct SuperTile {
-  const int8_t* codes[kTileTokens];
   alignas(64) int32_t start[kTileTokens][16];     // of the sum of each group: -offset * sum(a)
   alignas(32) int16_t min_sums[kTileTokens][16];  // sum(a) of each run that shares a minimum
-  __m512i p[kTileTokens];
+  __m512i total[kTileTokens][kPanels];
 
   template <typename Format>
-  KDA_INLINE void set(const MatmulArgs& args, const Tile& tile, int64_t block) {
+  KDA_INLINE SuperTile(const Format& /*format*/, const Tile& tile, int64_t block) {
     for (int64_t t = 0; t < tile.n; ++t) {
-      codes[t] = args.x.codes + tile.row[t] * args.k + block * 256;
-      const __m256i of_16 = avx2::load_256(args.x.sums + tile.row[t] * (args.k / 16) + block * 16);
-      p[t] = _mm512_setzero_si512();
+      const __m256i of_16 = avx2::load_256(tile.sums[t] + block * 16);
+      __m512i first = _mm512_setzero_si512();
       if constexpr (Format::kGroupLength == 16 && Format::kOffset != 0) {
         store_512(start[t], _mm512_mullo_epi32(_mm512_cvtepi16_epi32(of_16), _mm512_set1_epi32(-Format::kOffset)));
       } else if constexpr (Format::kOffset != 0) {
         const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(-Format::kOffset));
         if constexpr (Format::kGroupLength == 32) avx2::store_256(start[t], of_32);
         if constexpr (Format::kGroupLength == 256) {
-          p[t] = _mm512_set1_epi32(_mm512_reduce_add_epi32(_mm512_zextsi256_si512(of_32)));
+          first = _mm512_set1_epi32(_mm512_reduce_add_epi32(_mm512_zextsi256_si512(of_32)));
         }
       }
       if constexpr (Format::kMinLength == 16) avx2::store_256(min_sums[t], of_16);
@@ -53,38 +53,53 @@ struct SuperTile {
         const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(1));
         _mm_store_si128(reinterpret_cast<__m128i*>(min_sums[t]), _mm256_cvtepi32_epi16(of_32));
       }
+      for (__m512i& rows : total[t]) rows = first;
     }
   }
 };
 
 /// Adds the products of a step to the totals.
 template <typename Format>
-KDA_INLINE void multiply_step(const SuperPanel& panel, int step, int64_t n, SuperTile& tile) {
+KDA_INLINE void multiply_step(const SuperPanels& panels, int64_t block, int step, const Tile& tile, SuperTile& acts) {
   constexpr bool kScaled = Format::kGroupLength != 256;
-  constexpr int kGroups = kScaled ? 64 / Format::kGroupLength : 2;
-  __m512i w[kStepQuads];
+  constexpr int kGroups = kScaled ? 32 / Format::kGroupLength : 1;
+  __m512i w[kPanels][kStepQuads];
+  __m512i scale[kPanels][kGroups];
   KDA_UNROLL
-  for (int q = 0; q < kStepQuads; ++q) w[q] = panel.codes[kStepQuads * step + q];
-  __m512i scale[kGroups];
-  KDA_UNROLL
-  for (int g = 0; g < kGroups; ++g) scale[g] = kScaled ? panel.scale[kGroups * step + g] : _mm512_setzero_si512();
-  for_tokens<8 / kGroups>(n, [&]<int kTokens>(int64_t t) {
+  for (int p = 0; p < kPanels; ++p) {
+    KDA_UNROLL
+    for (int q = 0; q < kStepQuads; ++q) w[p][q] = panels[p].codes[kStepQuads * step + q];
+    KDA_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      scale[p][g] = kScaled ? panels[p].scale[kGroups * step + g] : _mm512_setzero_si512();
+    }
+  }
+  for_tokens<4 / kGroups>(tile.n, [&]<int kTokens>(int64_t t) {
     const int8_t* a[kTokens];
-    __m512i sum[kTokens][kGroups];
+    __m512i sum[kTokens][kGroups][kPanels];
     for (int i = 0; i < kTokens; ++i) {
-      a[i] = opaque(tile.codes[t + i] + 64 * step);
+      a[i] = opaque(tile.codes[t + i] + 256 * block + 32 * step);
       for (int g = 0; g < kGroups; ++g) {
-        sum[i][g] = kScaled && Format::kOffset != 0 ? broadcast_dword(&tile.start[t + i][kGroups * step + g])
-                                                    : _mm512_setzero_si512();
+        for (int p = 0; p < kPanels; ++p) {
+          if constexpr (!kScaled) {
+            sum[i][g][p] = acts.total[t + i][p];
+          } else if constexpr (Format::kOffset != 0) {
+            sum[i][g][p] = broadcast_dword(&acts.start[t + i][kGroups * step + g]);
+          } else {
+            sum[i][g][p] = _mm512_setzero_si512();
+          }
+        }
       }
     }
     add_products(w, a, sum);
     for (int i = 0; i < kTokens; ++i) {
-      __m512i total = tile.p[t + i];
-      for (int g = 0; g < kGroups; ++g) {
-        total = _mm512_add_epi32(total, kScaled ? _mm512_mullo_epi32(sum[i][g], scale[g]) : sum[i][g]);
+      for (int p = 0; p < kPanels; ++p) {
+        __m512i total = kScaled ? acts.total[t + i][p] : sum[i][0][p];
+        for (int g = 0; kScaled && g < kGroups; ++g) {
+          total = _mm512_add_epi32(total, _mm512_mullo_epi32(sum[i][g][p], scale[p][g]));
+        }
+        acts.total[t + i][p] = total;
       }
-      tile.p[t + i] = total;
     }
   });
 }
@@ -100,47 +115,41 @@ KDA_INLINE __m512 subtract_scaled(__m512 y, __m512 dmin, float scale, __m512i m)
 }
 
 template <typename Format>
-KDA_INLINE void multiply_tile(const MatmulArgs& args, const SuperPanel* panels, Tile& tile, NextRows next) {
+KDA_INLINE void multiply_block(const SuperPanels& panels, int64_t block, Tile& tile, const NextRows& next) {
   constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(typename Format::Block));
-  SuperTile acts;
-  for (int64_t b = 0; b < args.k / 256; ++b) {
-    const SuperPanel& panel = panels[b];
-    acts.set<Format>(args, tile, b);
-    for (int step = 0; step < 4; ++step) {
-      next.prefetch(step, b * kBlockBytes, kBlockBytes);
-      multiply_step<Format>(panel, step, tile.n, acts);
-    }
-    for (int64_t t = 0; t < tile.n; ++t) {
-      const float scale = args.x.scales[tile.row[t] * (args.k / 256) + b];
-      tile.y[t] = add_scaled(tile.y[t], panel.d, scale, acts.p[t]);
+  SuperTile acts(Format{}, tile, block);
+  for (int step = 0; step < 8; ++step) {
+    next.prefetch(step, block * kBlockBytes, kBlockBytes);
+    multiply_step<Format>(panels, block, step, tile, acts);
+  }
+  for (int64_t t = 0; t < tile.n; ++t) {
+    const float scale = tile.scales[t][block];
+    for (int p = 0; p < kPanels; ++p) {
+      __m512 y = add_scaled(tile.y[t][p], panels[p].d, scale, acts.total[t][p]);
       if constexpr (Format::kMinLength != 0) {
         __m512i m = _mm512_setzero_si512();
         for (int i = 0; i < 128 / Format::kMinLength; ++i) {
-          m = _mm512_dpwssd_epi32(m, panel.min_pair[i], broadcast_dword(&acts.min_sums[t][2 * i]));
+          m = _mm512_dpwssd_epi32(m, panels[p].min_pair[i], broadcast_dword(&acts.min_sums[t][2 * i]));
         }
-        tile.y[t] = subtract_scaled(tile.y[t], panel.dmin, scale, m);
+        y = subtract_scaled(y, panels[p].dmin, scale, m);
       }
+      tile.y[t][p] = y;
     }
   }
 }
 
 template <typename Format>
 KDA_INLINE void matmul_super(const MatmulArgs& args) {
-  static_assert(sizeof(SuperPanel) <= 256 * 64);  // matmul_scratch_bytes()
-  using Block = typename Format::Block;
-  auto* panels = reinterpret_cast<SuperPanel*>(args.scratch);
-  for_rows_and_tiles(
+  for_rows_and_tiles<256, 256, SuperPanels>(
       args,
-      [&](const Rows& rows) {
-        for (int64_t b = 0; b < args.k / 256; ++b) {
-          const std::byte* blocks[kPanelRows];
-          for (int r = 0; r < kPanelRows; ++r) {
-            blocks[r] = rows.at[r] + b * static_cast<int64_t>(sizeof(Block));
-          }
-          Format::unpack(blocks, panels[b]);
+      [](const Rows& rows, int64_t block, SuperPanel& panel) {
+        const std::byte* blocks[kPanelRows];
+        for (int r = 0; r < kPanelRows; ++r) {
+          blocks[r] = rows.at[r] + block * static_cast<int64_t>(sizeof(typename Format::Block));
         }
+        Format::unpack(blocks, panel);
       },
-      [&](Tile& tile, NextRows next) { multiply_tile<Format>(args, panels, tile, next); });
+      multiply_block<Format>);
 }
 
 }  // namespace
