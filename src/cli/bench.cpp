@@ -127,14 +127,12 @@ void add_bench(CLI::App& root, Action& chosen) {
       "  kda bench MODEL -p 512,4096 -n 32 -d 0,4096\n"
       "  kda bench MODEL -p 512-4096*2 -n 0 -b 512,1024 -t 1-4\n"
       "  kda bench MODEL --output json > rates.json\n"
-      "Lists: 512,4096; ranges: 1-4, 1-8*2, 0-3000+1000. pp512@d4096 is a prompt of 512 tokens behind 4096 others, "
-      "tg32 a\n"
-      "generation of 32. Each row is the median of the repetitions, which follow a pass that does not count. GB/s are "
-      "the\n"
-      "weights, states and latents that a token has to read or write; `of read` is their share of what a plain sum "
-      "over\n"
-      "memory reached between the repetitions. Tokens are random but always the same, so the checksum of the logits "
-      "is, too.");
+      "Lists: 512,4096; ranges: 1-4, 1-8*2, 0-3000+1000. pp512@d4096 is a prompt of 512 tokens behind 4096\n"
+      "others, tg32 a generation of 32. Each row is the median of the repetitions, which follow a pass that does\n"
+      "not count. GMAC/s: multiply-adds that the model's equations need. GB/s: weights, states and latents that\n"
+      "the tokens have to read or write; `of read` is their share of what a plain sum over memory reached between\n"
+      "the repetitions. Tokens are random but always the same, and so is the checksum of the logits for the same\n"
+      "file, options and kernels.");
   const auto args = std::make_shared<BenchArgs>();
   add_model_argument(command, args->model);
   command.add_option("--prompt,-p", args->prompts, "Lengths of prompts; 0: none (default: 512)")->type_name("LIST");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "arch/model_config.h"
 #include "base/error.h"
@@ -74,6 +75,17 @@ Benchmark::Benchmark(const Engine& engine, int64_t context, int64_t read_bytes)
       sequence_(engine.new_sequence(context)),
       ids_(random_ids(context, engine.config().vocab_size)) {}
 
+void Benchmark::go_to(int64_t depth, const FeedProgress& progress) {
+  const bool back = depth == std::exchange(depth_, 0);
+  if (depth == 0) {
+    sequence_->clear();
+  } else {
+    const int64_t kept = sequence_->sync(std::span(ids_).first(static_cast<size_t>(depth)), {}, progress);
+    KDA_CHECK(!back || kept == depth);  // sync left a snapshot at its end
+  }
+  depth_ = depth;
+}
+
 double Benchmark::run(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress) {
   const auto ids = std::span(ids_).subspan(static_cast<size_t>(test.depth), static_cast<size_t>(test.n_tokens));
   XxHash64 hash;
@@ -96,19 +108,15 @@ BenchResult Benchmark::measure(const BenchTest& test, int64_t repetitions, bool 
   const bool generation = test.kind == BenchTest::Kind::kGeneration;
   if (generation && !read_bandwidth_)
     read_bandwidth_ = std::make_unique<ReadBandwidth>(engine_.n_threads(), read_bytes_);
-  const auto depth_ids = std::span<const int32_t>(ids_).first(static_cast<size_t>(test.depth));
   const int64_t n_warm = warm_up ? 1 : 0;
   const int64_t total = test.depth + (n_warm + repetitions) * test.n_tokens;
   BenchResult result{.test = test,
                      .macs = generation ? 0 : workload_.prompt_macs(test.depth, test.n_tokens),
                      .bytes = generation ? workload_.generation_bytes(test.depth, test.n_tokens) : 0};
+  // First to where the last test began: what it added must not change how this depth is cut into batches.
+  go_to(depth_);
   for (int64_t i = 0; i < n_warm + repetitions; ++i) {
-    if (test.depth == 0) {
-      sequence_->clear();
-    } else {
-      const int64_t kept = sequence_->sync(depth_ids, {}, i == 0 ? part_of(progress, 0, total) : FeedProgress{});
-      KDA_CHECK(i == 0 || kept == test.depth);  // sync leaves a snapshot at its end
-    }
+    go_to(test.depth, i == 0 ? part_of(progress, 0, total) : FeedProgress{});
     for (int pass = 0; generation && pass < kReadPasses; ++pass) {
       result.read_rate = std::max(result.read_rate, read_bandwidth_->measure());
     }

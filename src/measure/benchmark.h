@@ -55,6 +55,8 @@ class Benchmark {
                                     const FeedProgress& progress = {});
 
  private:
+  /// Makes the sequence hold the first `depth` ids: the state of the first time, where it was the last depth, too.
+  void go_to(int64_t depth, const FeedProgress& progress = {});
   /// Gives the number of seconds. Adds the logits to checksum.
   double run(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress);
 
@@ -62,6 +64,7 @@ class Benchmark {
   int64_t read_bytes_;
   Workload workload_;
   std::unique_ptr<Sequence> sequence_;
+  int64_t depth_ = 0;                              // of the last test
   std::unique_ptr<ReadBandwidth> read_bandwidth_;  // made by the first test of generation
   std::vector<int32_t> ids_;                       // [context]
 };
