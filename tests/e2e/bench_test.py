@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,18 @@ import time
 from support import KDA, MODEL, ProgramTest, environment, main
 
 PLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plot.py")
+COMPARE = os.path.join(os.path.dirname(PLOT), "compare.py")
+# Twice as fast on prompts, without flash attention and with large batches.
+FAKE_NODE = """
+import json, re, sys, time
+words = sys.argv[2:]
+if "--first-token" in words:
+    print(json.dumps({"load_s": 1, "first_token_s": 1.5}))
+for kind, rest, fa, ub in re.findall(r"(pp|tg)(\\S+):fa=(.):ub=(\\S+)", " ".join(words)):
+    rate = (2 if kind == "pp" else 1) * (2 if fa == "0" else 1) * (2 if ub == "2048" else 1)
+    print(json.dumps({"test": f"{kind}{rest}:fa={fa}:ub={ub}", "rates": [rate] * int(words[words.index("--reps") + 1])}))
+time.sleep(0.1)
+"""
 FAST = ["-p", "32", "-n", "4", "-r", "2"]
 
 
@@ -96,6 +109,30 @@ class BenchTest(ProgramTest):
             with open(result, "w") as f:
                 f.write("{}")
             self.assertIn("neither", draw().stderr)
+
+    def test_compare_takes_the_peers_best_setting_and_the_ratio_of_medians(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "node_modules", "node-llama-cpp"))
+            node = os.path.join(folder, "node")  # a peer with speeds of its own
+            with open(node, "w") as f:
+                f.write(f"#!{sys.executable}\n" + FAKE_NODE)
+            os.chmod(node, 0o755)
+            out = os.path.join(folder, "out.json")
+            run = subprocess.run([sys.executable, COMPARE, MODEL, "--peer", folder, "--kda", KDA, "-p", "32", "-n", "4", "-d", "0,7",
+                                  "--rounds", "2", "--reps", "2", "--json", out], capture_output=True, text=True, timeout=300,
+                                 env=environment(PATH=folder + os.pathsep + os.environ["PATH"]))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            with open(out) as f:
+                found = json.load(f)
+        self.assertEqual([(t["test"], t["peer_setting"]) for t in found["tests"]],
+                         [("pp32", "fa=0:ub=2048"), ("tg4", "fa=0:ub=512"), ("pp32@d7", "fa=0:ub=2048"), ("tg4@d7", "fa=0:ub=512")])
+        for t in found["tests"]:
+            self.assertEqual((len(t["kda_rates"]), len(t["peer_rates"]), len(t["round_ratios"])), (4, 4, 2))
+            self.assertEqual(t["peer"], 2 if t["kind"] == "generation" else 8)
+            self.assertAlmostEqual(t["ratio"], statistics.median(t["kda_rates"]) / t["peer"])
+            self.assertIn(t["test"], run.stdout)
+        self.assertEqual(found["first_token_s"]["peer"], [1.5, 1.5])
+        self.assertGreater(found["peak_anonymous_bytes"]["kda"], 1 << 20)
 
     def test_wrong_use_names_the_option(self):
         for words, option in ((["-p", "x"], "--prompt"), (["-n", "4-1"], "--generate"), (["-d", "-1"], "--depth"),
