@@ -30,6 +30,14 @@ std::vector<float> random_floats(size_t n, float low, float high) {
   return out;
 }
 
+/// Random floats on their own pages: as in the engine, rows of whole cache lines do not straddle two.
+AlignedBuffer aligned_floats(int64_t n, float low, float high) {
+  const std::vector<float> values = random_floats(static_cast<size_t>(n), low, high);
+  AlignedBuffer out(values.size() * sizeof(float));
+  std::copy(values.begin(), values.end(), out.as<float>(values.size()).begin());
+  return out;
+}
+
 /// Bytes from 64 to 127: as the scale of an MXFP4 block that keeps subnormal floats, which are slow, away.
 AlignedBuffer random_bytes(size_t n) {
   std::mt19937_64 random(2);
@@ -53,7 +61,8 @@ void bench_matmul(benchmark::State& state, const KernelTable& table, MatmulKerne
   const int64_t bytes_a_row = row_bytes(type, k);
   const int64_t rows = n <= 16 ? kWeightBytes / bytes_a_row / 128 * 128 : 256;
   const AlignedBuffer weights = random_bytes(static_cast<size_t>(rows * bytes_a_row + 8));
-  const std::vector<float> x = random_floats(static_cast<size_t>(n * k), -1, 1);
+  const AlignedBuffer x_memory = aligned_floats(n * k, -1, 1);
+  const auto* x = reinterpret_cast<const float*>(x_memory.data());
   std::vector<int8_t> codes(static_cast<size_t>(n * k));
   std::vector<float> scales(static_cast<size_t>(n * k / 32));
   std::vector<int16_t> sums(static_cast<size_t>(n * k / 16));
@@ -61,15 +70,15 @@ void bench_matmul(benchmark::State& state, const KernelTable& table, MatmulKerne
   const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(k)));
 
   if (kernel.format == ActFormat::kQ8Block32) {
-    table.quantize_block32(x.data(), n * k, codes.data(), scales.data(), sums.data());
+    table.quantize_block32(x, n * k, codes.data(), scales.data(), sums.data());
   } else if (kernel.format == ActFormat::kQ8Block256) {
-    table.quantize_block256(x.data(), n * k, codes.data(), scales.data(), sums.data());
+    table.quantize_block256(x, n * k, codes.data(), scales.data(), sums.data());
   }
   MatmulArgs args;
   args.w = weights.data();
   args.w_row_bytes = bytes_a_row;
   args.k = k;
-  args.x = {x.data(), k, codes.data(), scales.data(), sums.data()};
+  args.x = {x, k, codes.data(), scales.data(), sums.data()};
   args.n = n;
   args.y = y.data();
   args.y_stride = rows;
@@ -119,14 +128,16 @@ void bench_kda_head(benchmark::State& state, const KernelTable& table, int64_t n
 void bench_mla_attend(benchmark::State& state, const KernelTable& table, int64_t n_rows, int64_t n_keys) {
   constexpr int64_t kDimQk = 576;
   constexpr int64_t kDimV = 512;
-  const std::vector<float> q = random_floats(static_cast<size_t>(n_rows * kDimQk), -1, 1);
-  const std::vector<float> cache = random_floats(static_cast<size_t>(n_keys * kDimQk), -1, 1);
+  const AlignedBuffer q_memory = aligned_floats(n_rows * kDimQk, -1, 1);
+  const auto* q = reinterpret_cast<const float*>(q_memory.data());
+  const AlignedBuffer cache_memory = aligned_floats(n_keys * kDimQk, -1, 1);
+  const auto* cache = reinterpret_cast<const float*>(cache_memory.data());
   std::vector<float> ctx(static_cast<size_t>(n_rows * kDimV));
   std::vector<float> scratch(static_cast<size_t>(mla_scratch_floats(n_rows)));
   std::vector<const float*> q_rows;
   std::vector<float*> ctx_rows;
   for (int64_t r = 0; r < n_rows; ++r) {
-    q_rows.push_back(q.data() + r * kDimQk);
+    q_rows.push_back(q + r * kDimQk);
     ctx_rows.push_back(ctx.data() + r * kDimV);
   }
   const std::vector<int64_t> keys(static_cast<size_t>(n_rows), n_keys);
@@ -140,7 +151,7 @@ void bench_mla_attend(benchmark::State& state, const KernelTable& table, int64_t
   args.ctx = ctx_rows.data();
   args.states = states.data();
   args.n_keys = keys.data();
-  args.cache = cache.data();
+  args.cache = cache;
   args.key_end = n_keys;
   args.scratch = scratch.data();
   for ([[maybe_unused]] auto _ : state) {
@@ -155,9 +166,12 @@ void bench_mla_head(benchmark::State& state, const KernelTable& table, int64_t n
   constexpr int64_t kRank = 512;
   constexpr int64_t kDim = 128;
   constexpr int64_t kPe = 64;
-  const std::vector<float> q = random_floats(static_cast<size_t>(n * (kDim + kPe)), -1, 1);
-  const std::vector<float> cache = random_floats(static_cast<size_t>((depth + n) * (kRank + kPe)), -1, 1);
-  const std::vector<float> up = random_floats(static_cast<size_t>(mla_up_floats(kDim, kDim, kRank)), -0.1F, 0.1F);
+  const AlignedBuffer q_memory = aligned_floats(n * (kDim + kPe), -1, 1);
+  const auto* q = reinterpret_cast<const float*>(q_memory.data());
+  const AlignedBuffer cache_memory = aligned_floats((depth + n) * (kRank + kPe), -1, 1);
+  const auto* cache = reinterpret_cast<const float*>(cache_memory.data());
+  const AlignedBuffer up_memory = aligned_floats(mla_up_floats(kDim, kDim, kRank), -0.1F, 0.1F);
+  const auto* up = reinterpret_cast<const float*>(up_memory.data());
   std::vector<float> out(static_cast<size_t>(n * kDim));
   std::vector<SoftmaxState> states(static_cast<size_t>(n));
   const AlignedBuffer scratch(static_cast<size_t>(mla_head_scratch_floats(kDim, kPe, kDim)) * 4);
@@ -168,10 +182,10 @@ void bench_mla_head(benchmark::State& state, const KernelTable& table, int64_t n
   args.dim_pe = kPe;
   args.rank = kRank;
   args.scale = 0.07F;
-  args.q = q.data();
+  args.q = q;
   args.q_stride = kDim + kPe;
-  args.cache = cache.data();
-  args.up = up.data();
+  args.cache = cache;
+  args.up = up;
   args.out = out.data();
   args.out_stride = kDim;
   args.states = states.data();

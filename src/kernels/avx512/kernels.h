@@ -6,6 +6,10 @@
 
 namespace kda::avx512 {
 
+void matmul_f32(const MatmulArgs& args);  // these three use no scratch
+void matmul_f16(const MatmulArgs& args);
+void matmul_bf16(const MatmulArgs& args);
+
 // int8 activations in blocks of 32
 void matmul_q4_0(const MatmulArgs& args);
 void matmul_q4_1(const MatmulArgs& args);
@@ -22,5 +26,15 @@ void matmul_q4_k(const MatmulArgs& args);
 void matmul_q5_k(const MatmulArgs& args);
 void matmul_q6_k(const MatmulArgs& args);
 void matmul_iq4_xs(const MatmulArgs& args);
+
+void kda_head(const KdaHeadArgs& args);
+void mla_attend(const MlaAttendArgs& args);
+void mla_head(const MlaHeadArgs& args);
+
+void rms_norm(const float* x, const float* w, float eps, int64_t n, float* out);
+void silu_mul(const float* gate, const float* up, int64_t n, float* out);
+void silu(float* x, int64_t n);
+void sigmoid(const float* x, int64_t n, float* out);
+void axpy(float a, const float* x, int64_t n, float* y);
 
 }  // namespace kda::avx512
