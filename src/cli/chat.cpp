@@ -86,6 +86,7 @@ void add_chat(CLI::App& root, Action& chosen) {
   add_model_options(command, args->model);
   command.add_option("--system", args->system, "System prompt")->type_name("TEXT");
   add_sampling_options(command, args->sampling);
+  add_draft_options(command, args->model);
   command.callback([&chosen, args] { chosen = [args] { return chat(*args); }; });
 }
 

@@ -76,6 +76,24 @@ void add_model_options(CLI::App& command, ModelArgs& args) {
   command.add_flag("--verbose,-v", args.verbose, "Say more on standard error")->excludes(quiet);
 }
 
+void add_draft_options(CLI::App& command, ModelArgs& args) {
+  const std::string group = "Answer";
+  CLI::Option* draft = command
+                           .add_option("--draft", args.draft,
+                                       "Guess tokens from earlier text and check several in one pass: none or ngram "
+                                       "(default: none); the answer stays the same")
+                           ->check(CLI::IsMember({"none", "ngram"}).description(""))
+                           ->type_name("NAME")
+                           ->group(group);
+  command
+      .add_option("--draft-max", args.draft_max,
+                  fmt::format("Most tokens guessed at a time (default: {})", args.draft_max))
+      ->check(in_range(1, kMaxGuesses))
+      ->needs(draft)
+      ->type_name("N")
+      ->group(group);
+}
+
 void add_sampling_options(CLI::App& command, SamplingArgs& args) {
   SamplerOptions& s = args.generate.sampling;
   const std::string group = "Answer";
@@ -118,7 +136,9 @@ std::string describe(const Engine& engine) {
 }
 
 std::unique_ptr<Engine> open_engine(const ModelArgs& args) {
-  std::unique_ptr<Engine> engine = Engine::open(args.model, args.engine, environment);
+  EngineOptions options = args.engine;
+  options.max_guesses = args.draft == "ngram" ? args.draft_max : 0;
+  std::unique_ptr<Engine> engine = Engine::open(args.model, options, environment);
   if (!args.quiet) {
     for (const std::string& warning : engine->warnings()) write_warning(warning);
   }
@@ -135,8 +155,9 @@ std::string timings_line(const Generation& g) {
   const std::string prompt =
       g.prompt_tokens > g.cached_tokens ? fmt::format(", {:.1f} tokens/s", g.prompt_tokens_per_second()) : "";
   const std::string answer = g.steps > 0 ? fmt::format(", {:.1f} tokens/s", g.generation_tokens_per_second()) : "";
-  return fmt::format("prompt: {} tokens{}{}; answer: {} tokens{}", g.prompt_tokens, cached, prompt, g.ids.size(),
-                     answer);
+  const std::string guesses = g.guesses > 0 ? fmt::format(", {} of {} guesses right", g.right_guesses, g.guesses) : "";
+  return fmt::format("prompt: {} tokens{}{}; answer: {} tokens{}{}", g.prompt_tokens, cached, prompt, g.ids.size(),
+                     answer, guesses);
 }
 
 }  // namespace kda::cli

@@ -21,6 +21,8 @@ struct ModelArgs {
   std::string model;
   EngineOptions engine;
   int64_t context = 0;  // 0: Engine::default_context
+  std::string draft = "none";
+  int64_t draft_max = kMaxGuesses;
   bool quiet = false;
   bool verbose = false;
 };
@@ -54,6 +56,8 @@ void add_isa_option(CLI::App& command, EngineOptions& engine);
 void add_engine_options(CLI::App& command, EngineOptions& engine);
 /// MODEL, --ctx, --quiet, --verbose and the engine's options.
 void add_model_options(CLI::App& command, ModelArgs& args);
+/// --draft, --draft-max.
+void add_draft_options(CLI::App& command, ModelArgs& args);
 /// --temperature and so on, --max-tokens, --stop, --ignore-eos, --seed.
 void add_sampling_options(CLI::App& command, SamplingArgs& args);
 

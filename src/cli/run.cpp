@@ -75,6 +75,10 @@ OrderedJson to_json(const Generation& g, const std::string& model, uint64_t seed
   timings["prompt_tokens_per_second"] = g.prompt_tokens_per_second();
   timings["generation_ms"] = g.generation_ms;
   timings["generation_tokens_per_second"] = g.generation_tokens_per_second();
+  if (g.guesses > 0) {
+    timings["guesses"] = g.guesses;
+    timings["right_guesses"] = g.right_guesses;
+  }
   OrderedJson out;
   out["model"] = model;
   out["text"] = g.text;
@@ -159,6 +163,7 @@ void add_run(CLI::App& root, Action& chosen) {
   command.add_flag("--special", args->special, "Names of control tokens in the prompt become these tokens");
   command.add_flag("--json", args->json, "One JSON object with text, counts and timings on standard output");
   add_sampling_options(command, args->sampling);
+  add_draft_options(command, args->model);
   command.callback([&chosen, args, prompt] {
     args->prompt_given = prompt->count() > 0;
     chosen = [args] { return run(*args); };

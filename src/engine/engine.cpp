@@ -34,6 +34,9 @@ const EngineOptions& checked(const EngineOptions& options) {
     fail(ErrorCode::kUsage, "expand_mla_from: {} tokens asked for, expected 0 (automatic) or more",
          options.expand_mla_from);
   }
+  if (options.max_guesses < 0 || options.max_guesses > kMaxGuesses) {
+    fail(ErrorCode::kUsage, "draft: {} guesses asked for, expected 0 to {}", options.max_guesses, kMaxGuesses);
+  }
   return options;
 }
 
@@ -88,7 +91,8 @@ RunMemory::RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineO
                      const ModelConfig& config, int64_t context, Arena& arena)
     : ops(pool, kernels, options.exact_activations, ops_limits(config), arena),
       workspace(config, std::min(options.batch_tokens, context), arena),
-      fresh_logits(take_matrix(arena, 1, config.vocab_size)),
+      max_guesses(std::min(options.max_guesses, workspace.max_tokens - 1)),
+      fresh_logits(take_matrix(arena, 1 + max_guesses, config.vocab_size)),
       logits(take_matrix(arena, 1, config.vocab_size)) {}
 
 Engine::Engine() = default;
@@ -124,7 +128,8 @@ MemoryPlan Engine::memory_plan(int64_t context) const {
   return {.context = context,
           .weights_mapped = impl_->checkpoint->mapped_bytes(),
           .weights_owned = impl_->checkpoint->owned_bytes() + impl_->model.owned_bytes(),
-          .kda_state = SequenceState::recurrent_bytes(config()),
+          .kda_state = SequenceState::recurrent_bytes(config()) +
+                       SequenceState::tentative_bytes(config(), impl_->max_tentative()),
           .latent_cache = SequenceState::cache_bytes(config(), context),
           .scratch = static_cast<int64_t>(arena.peak_bytes())};
 }

@@ -19,6 +19,9 @@ class Tokenizer;
 struct ModelConfig;
 class TensorSink;
 
+/// Most guesses: with the token before them they stay few enough to take the same path through every kernel as one.
+inline constexpr int64_t kMaxGuesses = 15;
+
 struct EngineOptions {
   int threads = 0;       // 0: one for each processor this process may use
   std::string isa = {};  // "", "auto", "scalar", "avx2", "avx512"
@@ -30,6 +33,7 @@ struct EngineOptions {
   // the last bits: for the same bits however a prompt is cut, ask for one form with 1 or kNever.
   int64_t expand_mla_from = 0;
   static constexpr int64_t kNever = INT64_MAX;
+  int64_t max_guesses = 0;  // most tokens that feed_guessing() takes along
 };
 
 /// Bytes, exact: what the allocator asks for.
@@ -37,7 +41,7 @@ struct MemoryPlan {
   int64_t context = 0;         // tokens
   int64_t weights_mapped = 0;  // in the file mapping, evictable
   int64_t weights_owned = 0;
-  int64_t kda_state = 0;     // recurrent state and convolution tails, one sequence
+  int64_t kda_state = 0;     // recurrent state, convolution tails and rows that may be taken back, one sequence
   int64_t latent_cache = 0;  // one sequence at `context` tokens
   int64_t scratch = 0;       // does not grow with the context
   [[nodiscard]] int64_t total_anonymous() const noexcept { return weights_owned + kda_state + latent_cache + scratch; }
@@ -94,6 +98,15 @@ class Sequence {
   /// yields NaN.
   void feed(std::span<const int32_t> ids, const FeedProgress& progress = {});
 
+  /// feed of one token that takes guesses of the tokens behind it along: all of them go through the model together, and
+  /// each that turns out right needs no pass of its own. Guesses beyond EngineOptions::max_guesses, the batch or the
+  /// context are left out. logits() are those after id, the same bits as after feed. Throws what feed throws.
+  void feed_guessing(int32_t id, std::span<const int32_t> guesses);
+
+  /// True when id is the next of the guesses taken along: then it is part of the timeline, and logits() are those after
+  /// it. False changes nothing. The guesses that are left are forgotten by any other call that is not const.
+  bool feed_guessed(int32_t id) noexcept;
+
   /// As feed, and calls each(position, logits [vocab]) for every one of ids in order, but for the first `n_without`.
   /// sink may be nullptr; otherwise it receives every intermediate and what products read.
   void feed_all_logits(std::span<const int32_t> ids, const std::function<void(int64_t, std::span<const float>)>& each,
@@ -112,6 +125,8 @@ class Sequence {
   [[nodiscard]] int64_t size() const noexcept;
   [[nodiscard]] int64_t context() const noexcept;
   [[nodiscard]] MemoryPlan memory_plan() const noexcept;
+  /// Most guesses that feed_guessing() takes along.
+  [[nodiscard]] int64_t max_guesses() const noexcept;
   void clear();
 
  private:

@@ -44,17 +44,20 @@ struct Generation {
   bool context_full = false;  // the reason for kLength
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, that the sequence held already
-  int64_t steps = 0;          // single tokens that went through the model after the prompt
-  double prompt_ms = 0;       // for the prompt_tokens - cached_tokens that were computed
+  int64_t steps = 0;          // tokens of the answer that went through the model
+  int64_t guesses = 0;        // of tokens of the answer (see Sequence::feed_guessing), and how many came true
+  int64_t right_guesses = 0;
+  double prompt_ms = 0;  // for the prompt_tokens - cached_tokens that were computed
   double generation_ms = 0;
 
   [[nodiscard]] double prompt_tokens_per_second() const noexcept;
   [[nodiscard]] double generation_tokens_per_second() const noexcept;
 };
 
-/// Makes `sequence` hold `prompt` (see Sequence::sync for borders) and continues it token by token. An interruption is
-/// a finish reason, not an error; the sequence stays usable. Throws Error(kUsage) for bad options or an empty prompt,
-/// Error(kLimit) before any work when the prompt is longer than the context, and what the sequence and sampler throw.
+/// Makes `sequence` hold `prompt` (see Sequence::sync for borders) and continues it token by token; where the engine
+/// takes guesses, NgramDrafter makes them, which changes the time but no token. An interruption is a finish reason, not
+/// an error; the sequence stays usable. Throws Error(kUsage) for bad options or an empty prompt, Error(kLimit) before
+/// any work when the prompt is longer than the context, and what the sequence and sampler throw.
 [[nodiscard]] Generation generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                                   std::span<const int64_t> borders, const GenerateOptions& options,
                                   const GenerateCallbacks& callbacks);

@@ -1,5 +1,6 @@
 // One timeline of tokens: batches, snapshots, and the way back after a failure.
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -30,7 +31,7 @@ Sequence::Impl::Impl(const Engine::Impl& owner, int64_t context, const MemoryPla
       memory(static_cast<size_t>(plan.scratch)),
       arena({memory.data(), memory.size_bytes()}),
       run_memory(owner.lay_out(context, arena)),
-      state(owner.config(), context),
+      state(owner.config(), context, owner.max_tentative()),
       snapshots(snapshot_count(owner.config())) {}
 
 void Sequence::Impl::check(std::span<const int32_t> ids, int64_t size) const {
@@ -55,22 +56,15 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
   recurrent_undefined = true;  // until the batch is through
   try {
     engine.model.forward(run.ops, run.workspace, state, ids, sink, each_layer);
-    if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, run.fresh_logits, each ? nullptr : sink);
-    if (!run.ops.all_finite(run.workspace.x.first_rows(n)) || (want_logits && !run.ops.all_finite(run.fresh_logits))) {
-      fail(ErrorCode::kFormat,
-           "model: tokens {} to {} yield numbers that are not finite; the weights or the file are damaged: run `kda "
-           "inspect --check` on the model",
-           before, before + n - 1);
-    }
+    const MatView logits = run.fresh_logits.first_rows(want_logits ? 1 : 0);
+    if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, logits, each ? nullptr : sink);
+    check_finite(logits, before, n);
   } catch (...) {
     state.truncate(before);
     throw;
   }
   recurrent_undefined = false;
-  if (want_logits) {
-    run.ops.copy(run.fresh_logits, run.logits);
-    logits_position = state.size();
-  }
+  if (want_logits) use_fresh_logits(0);
   if (!each) return;
   const int64_t vocab = engine.config().vocab_size;
   std::vector<float> values(static_cast<size_t>(std::min(n, kLogitRows) * vocab));
@@ -80,6 +74,38 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
     engine.model.logits(run.ops, run.workspace, begin, logits, sink);
     for (int64_t i = 0; i < rows; ++i) each(before + begin + i, {logits.row(i), static_cast<size_t>(vocab)});
   }
+}
+
+void Sequence::Impl::check_finite(const MatView& logits, int64_t first, int64_t n) {
+  if (run_memory.ops.all_finite(run_memory.workspace.x.first_rows(n)) && run_memory.ops.all_finite(logits)) return;
+  fail(ErrorCode::kFormat,
+       "model: tokens {} to {} yield numbers that are not finite; the weights or the file are damaged: run `kda "
+       "inspect --check` on the model",
+       first, first + n - 1);
+}
+
+void Sequence::Impl::use_fresh_logits(int64_t row) {
+  run_memory.ops.copy(run_memory.fresh_logits.rows_from(row, 1), run_memory.logits);
+  logits_position = state.size();
+}
+
+void Sequence::Impl::run_tentative(std::span<const int32_t> ids) {
+  const int64_t before = state.size();
+  const auto n = static_cast<int64_t>(ids.size());
+  RunMemory& run = run_memory;
+  recurrent_undefined = true;  // until the batch is through
+  try {
+    engine.model.forward_tentative(run.ops, run.workspace, state, ids);
+    const MatView logits = run.fresh_logits.first_rows(n);
+    engine.model.logits(run.ops, run.workspace, 0, logits, nullptr);
+    check_finite(logits, before, n);
+  } catch (...) {
+    state.truncate(before);
+    throw;
+  }
+  recurrent_undefined = false;
+  guess_row = 0;
+  use_fresh_logits(0);
 }
 
 void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress) {
@@ -129,6 +155,7 @@ void Sequence::Impl::recover() {
 }
 
 void Sequence::Impl::keep_snapshot() {
+  engine.model.settle(run_memory.ops, state);
   const bool has_logits = logits_position == state.size();
   snapshots.add(state, has_logits
                            ? std::span<const float>(run_memory.logits.data, static_cast<size_t>(run_memory.logits.cols))
@@ -143,6 +170,29 @@ void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) 
   impl_->engine.checkpoint->check_unchanged();
   impl_->recover();
   impl_->run(ids, {}, progress);
+}
+
+void Sequence::feed_guessing(int32_t id, std::span<const int32_t> guesses) {
+  Impl& impl = *impl_;
+  const int64_t room = std::min(impl.run_memory.max_guesses, context() - size() - 1);
+  const auto n =
+      static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(guesses.size()), 0, std::max<int64_t>(room, 0)));
+  if (n == 0) return feed({&id, 1});
+  std::array<int32_t, kMaxGuesses + 1> ids = {id};
+  std::ranges::copy(guesses.first(n), ids.begin() + 1);
+  const std::span<const int32_t> batch = std::span(ids).first(n + 1);
+  impl.check(batch, size());
+  impl.engine.checkpoint->check_unchanged();
+  impl.recover();
+  impl.run_tentative(batch);
+}
+
+bool Sequence::feed_guessed(int32_t id) noexcept {
+  const std::span<const int32_t> left = impl_->state.tentative();
+  if (left.empty() || left.front() != id) return false;
+  impl_->state.confirm();
+  impl_->use_fresh_logits(++impl_->guess_row);
+  return true;
 }
 
 void Sequence::feed_all_logits(std::span<const int32_t> ids,
@@ -206,6 +256,7 @@ std::span<const int32_t> Sequence::tokens() const noexcept { return impl_->state
 int64_t Sequence::size() const noexcept { return impl_->state.size(); }
 int64_t Sequence::context() const noexcept { return impl_->state.context(); }
 MemoryPlan Sequence::memory_plan() const noexcept { return impl_->plan; }
+int64_t Sequence::max_guesses() const noexcept { return impl_->run_memory.max_guesses; }
 
 void Sequence::clear() {
   impl_->snapshots.drop_after(0);

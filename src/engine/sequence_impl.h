@@ -27,7 +27,8 @@ struct RunMemory {
 
   CpuOps ops;
   Workspace workspace;
-  MatView fresh_logits;  // [1, vocab], before they are known to be numbers
+  int64_t max_guesses;
+  MatView fresh_logits;  // [1 + max_guesses, vocab], before they are known to be numbers
   MatView logits;        // [1, vocab]
 };
 
@@ -40,6 +41,10 @@ struct Engine::Impl {
   [[nodiscard]] const ModelConfig& config() const noexcept { return checkpoint->config(); }
   [[nodiscard]] RunMemory lay_out(int64_t context, Arena& arena) const {
     return RunMemory(pool, kernels, options, config(), context, arena);
+  }
+
+  [[nodiscard]] int64_t max_tentative() const noexcept {
+    return options.max_guesses == 0 ? 0 : options.max_guesses + 1;
   }
 
   EngineOptions options;
@@ -69,6 +74,12 @@ struct Sequence::Impl {
   /// are the ones before.
   void run_batch(std::span<const int32_t> ids, bool want_logits, const EachLogits& each, int64_t n_without,
                  TensorSink* sink, const EachLayer& each_layer);
+  /// One batch of which the first token counts; the logits of all stay in fresh_logits.
+  void run_tentative(std::span<const int32_t> ids);
+  /// Throws Error(kFormat) unless the logits and the residual stream of a batch are numbers.
+  void check_finite(const MatView& logits, int64_t first, int64_t n);
+  /// The logits after token `row` of a tentative batch become those of the sequence.
+  void use_fresh_logits(int64_t row);
   /// Rebuilds the recurrent state when a failed batch left it undefined.
   void recover();
   void restore(const Snapshot* snapshot);
@@ -83,6 +94,7 @@ struct Sequence::Impl {
   SnapshotStore snapshots;
   int64_t logits_position = 0;       // number of tokens that the logits belong to; 0: to none
   bool recurrent_undefined = false;  // a batch failed half way
+  int64_t guess_row = 0;             // row of fresh_logits that belongs to the latest token of a tentative batch
 };
 
 }  // namespace kda

@@ -44,40 +44,48 @@ int64_t KdaLayer::owned_bytes() const noexcept {
   return int64_t{3} * config_.conv_kernel * config_.kda_width() * int64_t{sizeof(float)};
 }
 
+KdaOp KdaLayer::recurrence(const KdaState& state) const noexcept {
+  return {.n_heads = config_.kda_heads,
+          .head_dim = config_.kda_head_dim,
+          .taps = config_.conv_kernel,
+          .pending = state.pending,
+          .conv = {conv_[0].data(), conv_[1].data(), conv_[2].data()},
+          .a = weights_.a,
+          .dt_bias = weights_.dt_bias,
+          .o_norm = weights_.o_norm,
+          .qk_norm_eps = config_.qk_norm_eps,
+          .o_norm_eps = config_.rms_norm_eps,
+          .state = state.state,
+          .conv_tail = state.conv_tail};
+}
+
+void KdaLayer::settle(Ops& ops, const KdaState& state) const { ops.kda(recurrence(state)); }
+
 void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratch& scratch, const MatView& out,
                        const Trace& trace) const {
   const int64_t n = x.f32().rows;
   const KdaWeights& w = weights_;
-  KdaOp op{.n_heads = config_.kda_heads,
-           .head_dim = config_.kda_head_dim,
-           .taps = config_.conv_kernel,
-           .q = scratch.q.first_rows(n),
-           .k = scratch.k.first_rows(n),
-           .v = scratch.v.first_rows(n),
-           .f = scratch.f.first_rows(n),
-           .beta = scratch.beta.first_rows(n),
-           .gate = scratch.gate.first_rows(n),
-           .conv = {conv_[0].data(), conv_[1].data(), conv_[2].data()},
-           .a = w.a,
-           .dt_bias = w.dt_bias,
-           .o_norm = w.o_norm,
-           .qk_norm_eps = config_.qk_norm_eps,
-           .o_norm_eps = config_.rms_norm_eps,
-           .state = state.state,
-           .conv_tail = state.conv_tail,
-           .out = scratch.out.first_rows(n)};
+  KdaOp op = recurrence(state);
+  op.x = {.q = scratch.q.first_rows(n),
+          .k = scratch.k.first_rows(n),
+          .v = scratch.v.first_rows(n),
+          .f = scratch.f.first_rows(n),
+          .beta = scratch.beta.first_rows(n)};
+  op.tentative = static_cast<bool>(state.kept.q);
+  op.gate = scratch.gate.first_rows(n);
+  op.out = scratch.out.first_rows(n);
   const MatView f_low = scratch.f_low.first_rows(n);
   const MatView gate_low = scratch.gate_low.first_rows(n);
 
-  const Product from_x[] = {{&x, w.q, op.q},       {&x, w.k, op.k},    {&x, w.v, op.v},
-                            {&x, w.beta, op.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
+  const Product from_x[] = {{&x, w.q, op.x.q},       {&x, w.k, op.x.k},  {&x, w.v, op.x.v},
+                            {&x, w.beta, op.x.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
   trace.inputs({TensorId::kKdaQ, TensorId::kKdaK, TensorId::kKdaV, TensorId::kKdaQkv, TensorId::kBeta,
                 TensorId::kDecayDown, TensorId::kGateDown},
                x.f32());
   ops.matmul(from_x);
   scratch.f_low_x.set(f_low);
   scratch.gate_low_x.set(gate_low);
-  const Product gates[] = {{&scratch.f_low_x, w.f_b, op.f}, {&scratch.gate_low_x, w.g_b, op.gate}};
+  const Product gates[] = {{&scratch.f_low_x, w.f_b, op.x.f}, {&scratch.gate_low_x, w.g_b, op.gate}};
   trace.inputs({TensorId::kDecayUp}, f_low);
   trace.inputs({TensorId::kGateUp}, gate_low);
   ops.matmul(gates);
@@ -89,12 +97,18 @@ void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratc
     op.raw_out = {raw_out.data(), n, config_.kda_width(), config_.kda_width()};
   }
   ops.kda(op);
+  if (op.tentative) {
+    const KdaRows& kept = state.kept;
+    const std::pair<const MatView&, const MatView&> copies[] = {
+        {op.x.q, kept.q}, {op.x.k, kept.k}, {op.x.v, kept.v}, {op.x.f, kept.f}, {op.x.beta, kept.beta}};
+    for (const auto& [from, to] : copies) ops.copy(from, to);
+  }
   if (trace) {
-    trace.put("kda.q", op.q, op.n_heads);
-    trace.put("kda.k", op.k, op.n_heads);
-    trace.put("kda.v", op.v, op.n_heads);
-    trace.put("kda.log_decay", op.f, op.n_heads);
-    trace.put("kda.beta", op.beta);
+    trace.put("kda.q", op.x.q, op.n_heads);
+    trace.put("kda.k", op.x.k, op.n_heads);
+    trace.put("kda.v", op.x.v, op.n_heads);
+    trace.put("kda.log_decay", op.x.f, op.n_heads);
+    trace.put("kda.beta", op.x.beta);
     trace.put("kda.o", op.raw_out, op.n_heads);
     trace.put("kda.o_gated", op.out, op.n_heads);
   }

@@ -26,14 +26,20 @@ class KdaLayer {
   /// weights outlive the layer.
   KdaLayer(const ModelConfig& config, const KdaWeights& weights);
 
-  /// out = KDA(x) for the tokens of x, which follow those that state has seen; advances state.
+  /// out = KDA(x) for the tokens of x, which follow those that state has seen; advances state. Where state.kept has
+  /// room, only by its pending rows: those of x are kept there, and may be taken back.
   void forward(Ops& ops, Activation& x, const KdaState& state, KdaScratch& scratch, const MatView& out,
                const Trace& trace) const;
+
+  /// Advances state by its pending rows.
+  void settle(Ops& ops, const KdaState& state) const;
 
   /// Bytes that the layer holds beside the checkpoint.
   [[nodiscard]] int64_t owned_bytes() const noexcept;
 
  private:
+  [[nodiscard]] KdaOp recurrence(const KdaState& state) const noexcept;
+
   const ModelConfig& config_;
   const KdaWeights& weights_;
   std::vector<float> conv_[3];  // q, k, v: [taps, C], so that neighbouring channels lie side by side

@@ -38,6 +38,7 @@ OpsLimits ops_limits(const ModelConfig& c) noexcept {
                                 c.kv_lora_rank, c.qk_nope_head_dim, c.intermediate_size, c.moe_intermediate_size,
                                 c.shared_intermediate_size()}),
           .kda_head_dim = c.kda_head_dim,
+          .kda_taps = c.conv_kernel,
           .latent_rank = c.kv_lora_rank,
           .latent_pe = c.qk_rope_head_dim,
           .mla_nope = c.qk_nope_head_dim,
@@ -69,6 +70,29 @@ int64_t Model::owned_bytes() const noexcept {
 
 void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids,
                     TensorSink* sink, const std::function<void(int64_t)>& each_layer) const {
+  run_layers(ops, workspace, state, ids, 0, sink, each_layer);
+  state.append(ids);
+}
+
+void Model::forward_tentative(Ops& ops, Workspace& workspace, SequenceState& state,
+                              std::span<const int32_t> ids) const {
+  run_layers(ops, workspace, state, ids, static_cast<int64_t>(ids.size()), nullptr, {});
+  state.append_tentative(ids);
+}
+
+void Model::settle(Ops& ops, SequenceState& state) const {
+  if (state.n_pending() > 0) {
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      if (const auto* kda = std::get_if<KdaLayer>(&layers_[i].attention)) {
+        kda->settle(ops, state.kda(static_cast<int64_t>(i)));
+      }
+    }
+  }
+  state.settled();
+}
+
+void Model::run_layers(Ops& ops, Workspace& workspace, const SequenceState& state, std::span<const int32_t> ids,
+                       int64_t n_tentative, TensorSink* sink, const std::function<void(int64_t)>& each_layer) const {
   const auto n = static_cast<int64_t>(ids.size());
   KDA_CHECK(n >= 1 && n <= workspace.max_tokens && state.size() + n <= state.context());
   const MatView x = workspace.x.first_rows(n);
@@ -84,7 +108,7 @@ void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::s
     trace.put("attn_norm", h);
     workspace.h_x.set(h);
     if (const auto* kda = std::get_if<KdaLayer>(&layer.attention)) {
-      kda->forward(ops, workspace.h_x, state.kda(index), workspace.kda, y, trace);
+      kda->forward(ops, workspace.h_x, state.kda(index, n_tentative), workspace.kda, y, trace);
     } else {
       std::get<MlaLayer>(layer.attention)
           .forward(ops, workspace.h_x, state.latents(index), state.size(), workspace.mla, y, trace);
@@ -105,7 +129,6 @@ void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::s
     trace.put("out", x);
     if (each_layer && i + 1 < layers_.size()) each_layer(index + 1);
   }
-  state.append(ids);
 }
 
 void Model::logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const {

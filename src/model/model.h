@@ -50,6 +50,12 @@ class Model {
   void forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids, TensorSink* sink,
                const std::function<void(int64_t)>& each_layer = {}) const;
 
+  /// As forward(), but all ids after the first may be taken back: see SequenceState.
+  void forward_tentative(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids) const;
+
+  /// Brings pending rows into the recurrent part of state.
+  void settle(Ops& ops, SequenceState& state) const;
+
   /// Logits after the tokens [first, first + logits.rows) of the last forward().
   void logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const;
 
@@ -57,6 +63,9 @@ class Model {
   [[nodiscard]] int64_t owned_bytes() const noexcept;
 
  private:
+  void run_layers(Ops& ops, Workspace& workspace, const SequenceState& state, std::span<const int32_t> ids,
+                  int64_t n_tentative, TensorSink* sink, const std::function<void(int64_t)>& each_layer) const;
+
   struct Layer {
     std::variant<KdaLayer, MlaLayer> attention;
     std::variant<DenseFfn, MoeLayer> ffn;

@@ -14,7 +14,7 @@ namespace {
 
 int64_t thread_scratch_bytes(const OpsLimits& limits) {
   const int64_t product = matmul_scratch_bytes(limits.max_cols);
-  const int64_t head = limits.kda_head_dim == 0 ? 0 : kda_head_scratch_floats(limits.kda_head_dim) * 4;
+  const int64_t head = limits.kda_head_dim == 0 ? 0 : kda_head_scratch_floats(limits.kda_head_dim, limits.kda_taps) * 4;
   const int64_t attend = limits.latent_rank == 0 ? 0 : attention_scratch_floats(limits) * 4;
   const int64_t route = 2 * limits.n_experts * 4;
   const int64_t bytes = std::max({product, head, attend, route});

@@ -14,6 +14,7 @@ namespace kda {
 struct OpsLimits {
   int64_t max_cols = 0;      // columns of any weight matrix
   int64_t kda_head_dim = 0;  // 0: no KDA layer
+  int64_t kda_taps = 1;      // of the convolutions
   int64_t latent_rank = 0;   // 0: no MLA layer
   int64_t latent_pe = 0;     // positional channels
   int64_t mla_nope = 0;      // channels of a head's keys and values

@@ -87,24 +87,31 @@ struct GroupedProduct {
   const Grouping* grouping = nullptr;
 };
 
+/// What the recurrence of a KDA layer takes of each token; H heads, C channels of all heads.
+struct KdaRows {
+  MatView q, k, v;  // [T, C] projections
+  MatView f;        // [T, C] decay gate before the bias
+  MatView beta;     // [T, H] before the sigmoid
+};
+
 /// The part of a KDA layer between its projections; equations in layers/kda.cpp. T tokens, H heads, K channels a head,
 /// C = H * K.
 struct KdaOp {
   int64_t n_heads = 0;
   int64_t head_dim = 0;
   int64_t taps = 0;
-  MatView q, k, v;                            // [T, C] projections
-  MatView f;                                  // [T, C] decay gate before the bias
-  MatView beta;                               // [T, H] before the sigmoid
-  MatView gate;                               // [T, C] output gate before the sigmoid
+  KdaRows pending = {};                       // rows whose outputs are known; they enter the state first
+  KdaRows x = {};                             // the rows at hand
+  bool tentative = false;                     // leave state and conv_tail as they are before the rows at hand
+  MatView gate = {};                          // [T, C] output gate before the sigmoid
   const float* conv[3] = {};                  // q, k, v: [taps, C], oldest tap first
   std::span<const float> a, dt_bias, o_norm;  // [H], [C], [K]
   float qk_norm_eps = 0;                      // added to the sum of squares
   float o_norm_eps = 0;                       // added to the mean of squares
   float* state = nullptr;                     // [H, V, K]
   float* conv_tail = nullptr;                 // [3, taps - 1, C], oldest row first
-  MatView out;                                // [T, C]: normed and gated
-  bool trace = false;                         // also leave what went into the recurrence in q, k, v, f, beta ...
+  MatView out = {};                           // [T, C]: normed and gated
+  bool trace = false;                         // also leave what went into the recurrence in x ...
   MatView raw_out = {};                       // ... and what came out of it here, [T, C]
 };
 

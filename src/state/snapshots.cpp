@@ -18,6 +18,7 @@ void Snapshot::restore(SequenceState& state) const noexcept {
 }
 
 void SnapshotStore::add(const SequenceState& state, std::span<const float> logits) {
+  KDA_CHECK(state.n_pending() == 0);
   if (max_count_ == 0) return;
   const auto at = std::ranges::lower_bound(snapshots_, state.size(), {}, [](const auto& s) { return s->position(); });
   if (at != snapshots_.end() && (*at)->position() == state.size()) {

@@ -36,7 +36,8 @@ class SnapshotStore {
   /// max_count of 0 keeps none.
   explicit SnapshotStore(size_t max_count) : max_count_(max_count) {}
 
-  /// Keeps the present state; replaces a snapshot of the same position unless that one has logits and this one none.
+  /// Keeps the present state, in which no rows are pending; replaces a snapshot of the same position unless that one
+  /// has logits and this one none.
   void add(const SequenceState& state, std::span<const float> logits);
   /// The latest snapshot at or before `position`, or nullptr; with `need_logits`, one at `position` itself counts only
   /// when it has logits.

@@ -62,6 +62,18 @@ class Answers(ProgramTest):
                    for threads in "123" for batch in ("1", "5", "512")}
         self.assertEqual(len(answers), 1, answers)
 
+    def test_draft_changes_the_speed_but_no_token(self):
+        words = ["run", MODEL, "Repeat: a b c a b c a b c", "--temperature", "0", "--ignore-eos", "--max-tokens", "80", "--json"]
+        plain = json.loads(self.succeeds(*words))
+        drafted = json.loads(self.succeeds(*words, "--draft", "ngram"))
+        self.assertEqual(drafted["text"], plain["text"])
+        self.assertNotIn("guesses", plain["timings"])
+        self.assertGreater(drafted["timings"]["right_guesses"], 0)
+        self.assertLessEqual(drafted["timings"]["right_guesses"], drafted["timings"]["guesses"])
+        self.fails(2, *words, "--draft", "magic", says="--draft")
+        self.fails(2, *words, "--draft-max", "3", says="--draft")
+        self.fails(2, *words, "--draft", "ngram", "--draft-max", "16", says="16")
+
     def test_a_seed_repeats_and_seeds_differ(self):
         def sample(seed):
             return self.succeeds("run", MODEL, "--raw", "apple", "--temperature", "3", "--top-p", "1", "--max-tokens", "24", "--seed", seed)

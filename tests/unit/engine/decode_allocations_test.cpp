@@ -35,6 +35,17 @@ TEST_F(DecodeAllocations, AStepTakesNothingFromTheHeap) {
   EXPECT_EQ(n_allocations - before, 0);
 }
 
+TEST_F(DecodeAllocations, NorDoesAStepWithGuesses) {
+  const auto sequence = engine_->new_sequence(200);
+  const std::vector<int32_t> ids = test::some_ids(100, 2);
+  const int64_t before = n_allocations;
+  for (size_t i = 0; i + 4 < ids.size(); i += 3) {  // the fourth guess is never asked for
+    sequence->feed_guessing(ids[i], std::span(ids).subspan(i + 1, 3));
+    EXPECT_TRUE(sequence->feed_guessed(ids[i + 1]) && sequence->feed_guessed(ids[i + 2]));
+  }
+  EXPECT_EQ(n_allocations - before, 0);
+}
+
 TEST_F(DecodeAllocations, APromptTakesNothingFromTheHeapEither) {
   const auto sequence = engine_->new_sequence(200);
   const std::vector<int32_t> ids = test::some_ids(100, 2);

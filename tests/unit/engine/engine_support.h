@@ -36,7 +36,7 @@ class EngineTest : public testing::Test {
  protected:
   EngineTest() {
     TinyModel({.mla_layers = {1, 3}}).write_folder(folder_.path());
-    engine_ = open_engine(folder_.path(), {.threads = 2, .batch_tokens = 16});
+    engine_ = open_engine(folder_.path(), {.threads = 2, .batch_tokens = 16, .max_guesses = 7});
   }
 
   /// Logits after ids, computed from nothing.

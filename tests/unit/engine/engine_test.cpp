@@ -44,7 +44,9 @@ TEST_F(EngineOpen, ThePlanIsWhatASequenceTakes) {
   const MemoryPlan plan = engine_->memory_plan(100);
   EXPECT_EQ(plan.context, 100);
   // two KDA layers of 2 heads: states [32, 32] and three tails of 3 rows
-  EXPECT_EQ(plan.kda_state, 2 * (2 * 32 * 32 + 3 * 3 * 64) * 4);
+  const int64_t state = 2 * (2 * 32 * 32 + 3 * 3 * 64) * 4;
+  EXPECT_EQ(plan.kda_state, state + 2 * 8 * (4 * 64 + 2) * 4);  // and what passes with seven guesses leave
+  EXPECT_EQ(test::open_engine(folder_.path(), {})->memory_plan(100).kda_state, state);
   EXPECT_EQ(plan.latent_cache, 2 * 100 * (32 + 16) * 4 + 100 * 4);
   EXPECT_EQ(engine_->new_sequence(100)->memory_plan().scratch, plan.scratch);
 }

@@ -57,6 +57,31 @@ TEST_F(Generate, EndsAtTheEndTokenAndGivesTheTextOnce) {
   EXPECT_FALSE(g.context_full);
 }
 
+TEST_F(Generate, GuessesFromEarlierTextChangeNoToken) {
+  const auto guessing =
+      Engine::open(std::string(KDA_SOURCE_DIR) + "/models/demo", {.threads = 1, .max_guesses = 15}, no_environment);
+  options.max_tokens = 60;
+  options.ignore_eos = true;
+  int64_t n_right = 0;
+  for (const float temperature : {0.0F, 0.8F}) {
+    options.sampling.temperature = temperature;
+    options.sampling.seed = 5;
+    for (const char* question : {"Repeat: one two three four one two three four", "What is 27+15?"}) {
+      const RenderedPrompt prompt = render({message("user", question)});
+      const Generation plain = run(prompt);
+      const auto other = guessing->new_sequence(256);
+      const Generation g = generate(*other, guessing->tokenizer(), prompt.ids, prompt.borders, options, callbacks);
+      EXPECT_EQ(g.ids, plain.ids) << question;
+      EXPECT_EQ(g.steps, plain.steps);
+      EXPECT_EQ(plain.guesses, 0);
+      EXPECT_LE(g.right_guesses, g.guesses);
+      EXPECT_EQ(other->size(), sequence->size());
+      n_right += g.right_guesses;
+    }
+  }
+  EXPECT_GT(n_right, 0);
+}
+
 TEST_F(Generate, CountsMaxTokens) {
   options.max_tokens = 2;
   const RenderedPrompt prompt = render({message("user", "Who are you?")});

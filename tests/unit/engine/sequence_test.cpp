@@ -34,6 +34,89 @@ TEST_F(SequenceTest, FeedingInPartsEqualsFeedingAtOnce) {
   EXPECT_TRUE(std::ranges::equal(sequence->tokens(), ids));
 }
 
+// Right guesses in a row, wrong ones at once, after some, and none at all.
+TEST_F(SequenceTest, GuessesChangeNoBit) {
+  const auto ids = some_ids(60);
+  const auto sequence = engine_->new_sequence(100);
+  const auto plain = engine_->new_sequence(100);
+  uint32_t seed = 7;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!sequence->feed_guessed(ids[i])) {
+      seed = seed * 1664525 + 1013904223;
+      std::vector<int32_t> guesses;
+      const size_t n_right = seed >> 20 & 7;
+      for (size_t j = i + 1; j < ids.size() && j <= i + n_right; ++j) guesses.push_back(ids[j]);
+      if ((seed >> 16 & 1) != 0) guesses.insert(guesses.end(), {95, 0, 95});
+      sequence->feed_guessing(ids[i], guesses);
+    }
+    plain->feed({&ids[i], 1});
+    ASSERT_EQ(sequence->size(), static_cast<int64_t>(i) + 1);
+    ASSERT_EQ(copy(sequence->logits()), copy(plain->logits())) << i;
+  }
+  EXPECT_TRUE(std::ranges::equal(sequence->tokens(), ids));
+}
+
+TEST_F(SequenceTest, EverythingElseForgetsGuesses) {
+  const auto ids = some_ids(40);
+  const auto span = std::span(ids);
+  const auto start = [&] {  // 10 tokens, the last with two right guesses of which one was asked for
+    auto sequence = engine_->new_sequence(100);
+    sequence->feed(span.first(9));
+    sequence->feed_guessing(ids[9], span.subspan(10, 2));
+    EXPECT_TRUE(sequence->feed_guessed(ids[10]));
+    return sequence;
+  };
+  {
+    const auto sequence = start();
+    const int32_t other = 95 - ids[11];
+    sequence->feed({&other, 1});
+    EXPECT_FALSE(sequence->feed_guessed(ids[11]));
+    std::vector<int32_t> expected(ids.begin(), ids.begin() + 11);
+    expected.push_back(other);
+    EXPECT_EQ(copy(sequence->logits()), cold(expected));
+  }
+  {
+    const auto sequence = start();
+    EXPECT_EQ(sequence->sync(span.first(30), {}), 11);
+    EXPECT_EQ(copy(sequence->logits()), cold(span.first(30)));
+  }
+  {
+    const auto sequence = start();
+    sequence->keep_snapshot();
+    EXPECT_FALSE(sequence->feed_guessed(ids[11]));
+    sequence->feed(some_ids(5, 3));
+    EXPECT_EQ(sequence->sync(span.first(20), {}), 11);
+    EXPECT_EQ(copy(sequence->logits()), cold(span.first(20)));
+  }
+  {
+    const auto sequence = start();
+    EXPECT_EQ(sequence->sync(span.first(10), {}), 0);  // not in the state, and no snapshot there
+    EXPECT_EQ(copy(sequence->logits()), cold(span.first(10)));
+  }
+  {
+    const auto sequence = start();
+    sequence->clear();
+    EXPECT_FALSE(sequence->feed_guessed(ids[11]));
+    sequence->feed(span.first(5));
+    EXPECT_EQ(copy(sequence->logits()), cold(span.first(5)));
+  }
+}
+
+TEST_F(SequenceTest, GuessesThatDoNotFitAreLeftOut) {
+  const auto ids = some_ids(30);
+  const auto sequence = engine_->new_sequence(12);
+  sequence->feed_guessing(ids[0], std::span(ids).subspan(1, 20));  // the engine takes seven
+  for (size_t i = 1; i <= 7; ++i) EXPECT_TRUE(sequence->feed_guessed(ids[i]));
+  EXPECT_FALSE(sequence->feed_guessed(ids[8]));
+  sequence->feed_guessing(ids[8], std::span(ids).subspan(9, 7));  // the context has room for three
+  for (size_t i = 9; i <= 11; ++i) EXPECT_TRUE(sequence->feed_guessed(ids[i]));
+  EXPECT_FALSE(sequence->feed_guessed(ids[12]));
+  EXPECT_EQ(copy(sequence->logits()), cold(std::span(ids).first(12)));
+  EXPECT_EQ(error_of([&] { sequence->feed_guessing(ids[12], {}); }), ErrorCode::kLimit);
+  EXPECT_EQ(error_of([&] { engine_->new_sequence(12)->feed_guessing(1, std::vector<int32_t>{96}); }),
+            ErrorCode::kUsage);
+}
+
 TEST_F(SequenceTest, WithoutTokensThereAreNoLogits) {
   const auto sequence = engine_->new_sequence(10);
   EXPECT_TRUE(sequence->logits().empty());

@@ -34,6 +34,33 @@ TEST(SequenceState, SizesFollowFromTheDimensions) {
   EXPECT_EQ(SequenceState::cache_bytes(config(), 100), 100 * (5 + 3) * 4 + 100 * 4);
 }
 
+TEST(SequenceState, TentativeTokensCountWhenConfirmed) {
+  // 2 layers of 5 rows: q, k, v, f of 8 channels, 2 heads
+  EXPECT_EQ(SequenceState::tentative_bytes(config(), 5), 2 * 5 * (4 * 8 + 2) * 4);
+  SequenceState state(config(), 10, 5);
+  EXPECT_FALSE(state.kda(0).kept.q);
+  const KdaRows kept = state.kda(2, 5).kept;
+  EXPECT_EQ(kept.beta.rows, 5);
+  kept.q.row(0)[0] = 1;
+  kept.beta.row(4)[1] = 2;  // the very last float
+  EXPECT_FALSE(state.kda(2).pending.q);
+  state.append_tentative(std::vector<int32_t>{7, 8, 9});
+  EXPECT_EQ(state.size(), 1);
+  EXPECT_EQ(state.tentative().size(), 2U);
+  state.confirm();
+  EXPECT_EQ(state.tokens().back(), 8);
+  EXPECT_EQ(state.n_pending(), 2);
+  EXPECT_EQ(state.kda(2).pending.q.rows, 2);
+  EXPECT_EQ(state.kda(2).pending.q.row(0)[0], 1);
+  state.append_tentative(std::vector<int32_t>{4});
+  EXPECT_EQ(state.size(), 3);
+  EXPECT_EQ(state.n_pending(), 1);
+  EXPECT_TRUE(state.tentative().empty());
+  state.settled();
+  EXPECT_EQ(state.n_pending(), 0);
+  EXPECT_FALSE(state.kda(0).pending.q);
+}
+
 TEST(SequenceState, LayersDoNotOverlap) {
   SequenceState state(config(), 10);
   EXPECT_EQ(state.kda(0).state, state.recurrent().data());

@@ -1,0 +1,31 @@
+// Guesses what comes next from what came before: prompt lookup.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kda {
+
+/// Looks for the latest earlier place where the text ended as it does now, and guesses that it goes on in the same way.
+/// Right guesses make the next ones longer, wrong ones shorter and ask for more text that agrees. Not thread-safe.
+class NgramDrafter {
+ public:
+  /// max_guesses: most tokens a guess, at least 1.
+  explicit NgramDrafter(int64_t max_guesses);
+
+  /// The text goes on with ids.
+  void append(std::span<const int32_t> ids);
+  /// The tokens that may come next, perhaps none; valid until append(). Takes time in proportion to the text.
+  [[nodiscard]] std::span<const int32_t> guess() const noexcept;
+  /// How many of the last guess's n_guessed tokens came true.
+  void learn(int64_t n_guessed, int64_t n_right) noexcept;
+
+ private:
+  int64_t max_guesses_;
+  int64_t n_guesses_;    // tokens of the next guess
+  int64_t least_match_;  // tokens that have to agree
+  std::vector<int32_t> text_;
+};
+
+}  // namespace kda
