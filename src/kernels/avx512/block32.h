@@ -12,7 +12,7 @@ namespace {
 //   Block                      as in the file
 //   kOffset                    of the codes in the panel
 //   kHasMin                    which of the two formulas
-//   unpack(blocks, panel)      sixteen blocks, one a row, to a panel
+//   unpack(rows, at, panel)    the blocks at rows[r] + at to a panel
 
 /// One block of sixteen rows, unpacked.
 struct alignas(64) Panel32 {
@@ -90,11 +90,9 @@ KDA_INLINE void matmul_32(const MatmulArgs& args) {
   const auto blocks_of = [&args](int64_t unit) { return smaller(kUnitBlocks, args.k / 32 - unit * kUnitBlocks); };
   for_rows_and_tiles<32, 32 * kUnitBlocks, Panels32[kPanels]>(
       args,
-      [&](const Rows& rows, int64_t unit, Panels32& panels) {
+      [&](const RowPointers& rows, int64_t unit, Panels32& panels) {
         for (int64_t i = 0; i < blocks_of(unit); ++i) {
-          const std::byte* blocks[kPanelRows];
-          for (int r = 0; r < kPanelRows; ++r) blocks[r] = rows.at[r] + (unit * kUnitBlocks + i) * kBlockBytes;
-          Format::unpack(blocks, panels[i]);
+          Format::unpack(rows, (unit * kUnitBlocks + i) * kBlockBytes, panels[i]);
         }
       },
       [&](const Panels32(&panels)[kPanels], int64_t unit, Tile& tile, const NextRows& next) {

@@ -23,9 +23,12 @@ constexpr int64_t kTileTokens = 32;
 /// Columns of a step, in quads.
 constexpr int kStepQuads = 8;
 
-/// Addresses of sixteen rows from row on; those past the end repeat the last one.
+/// Addresses of sixteen rows.
+using RowPointers = const std::byte* [kPanelRows];
+
+/// Those from row on; rows past the end repeat the last one.
 struct Rows {
-  const std::byte* at[kPanelRows];
+  RowPointers at;
   KDA_INLINE Rows(const MatmulArgs& args, int64_t row) {
     for (int64_t r = 0; r < kPanelRows; ++r) {
       at[r] = args.w + smaller(row + r, args.row_end - 1) * args.w_row_bytes;
@@ -81,7 +84,7 @@ KDA_INLINE __m512 f16_of_low_words(__m512i v) { return _mm512_cvtph_ps(_mm512_cv
 KDA_INLINE __m512 f16_of_high_words(__m512i v) { return f16_of_low_words(_mm512_srli_epi32(v, 16)); }
 
 /// out[i] = dword i of the 16 bytes at p[r] + offset, row r in lane r.
-KDA_INLINE void transpose_16_bytes(const std::byte* const (&p)[kPanelRows], int64_t offset, __m512i (&out)[4]) {
+KDA_INLINE void transpose_16_bytes(const RowPointers& p, int64_t offset, __m512i (&out)[4]) {
   const auto rows = [&](int r) {  // r, r + 4, r + 8, r + 12
     const auto load = [&](int row) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p[row] + offset)); };
     __m512i v = _mm512_castsi128_si512(load(r));
@@ -104,7 +107,7 @@ KDA_INLINE void transpose_16_bytes(const std::byte* const (&p)[kPanelRows], int6
 }
 
 /// The same for 32 bytes: out[0..7].
-KDA_INLINE void transpose_32_bytes(const std::byte* const (&p)[kPanelRows], int64_t offset, __m512i (&out)[8]) {
+KDA_INLINE void transpose_32_bytes(const RowPointers& p, int64_t offset, __m512i (&out)[8]) {
   __m512i half[4];
   transpose_16_bytes(p, offset, half);
   for (int i = 0; i < 4; ++i) out[i] = half[i];
@@ -113,7 +116,8 @@ KDA_INLINE void transpose_32_bytes(const std::byte* const (&p)[kPanelRows], int6
 }
 
 /// Makes the pointer count as unknown: g++ would keep each of its offsets in a register, and spill them.
-KDA_INLINE const int8_t* opaque(const int8_t* p) {
+template <typename T>
+KDA_INLINE const T* opaque(const T* p) {
   asm("" : "+r"(p));
   return p;
 }
@@ -173,10 +177,11 @@ struct Tile {
   }
 
   /// y[token][row ..], as far as the rows go.
+  template <int kN = kPanels>
   KDA_INLINE void store(const MatmulArgs& args, int64_t token, int64_t row) const {
     for (int64_t t = 0; t < n; ++t) {
       float* to = args.y + y_row_of(args, token + t) * args.y_stride;
-      for (int p = 0; p < kPanels; ++p) {
+      for (int p = 0; p < kN; ++p) {
         const int64_t first = row + kPanelRows * p;
         _mm512_mask_storeu_ps(to + first, first_lanes(args.row_end - first), y[t][p]);
       }
@@ -197,7 +202,7 @@ KDA_INLINE void for_rows_and_tiles(const MatmulArgs& args, Unpack unpack, Multip
   for (int64_t row = args.row_begin; row < args.row_end; row += kPanels * kPanelRows) {
     const Rows rows[kPanels] = {Rows(args, row), Rows(args, row + kPanelRows)};
     const auto unpack_unit = [&](int64_t unit, Panels& to) {
-      for (int p = 0; p < kPanels; ++p) unpack(rows[p], unit, to[p]);
+      for (int p = 0; p < kPanels; ++p) unpack(rows[p].at, unit, to[p]);
     };
     // With one tile each unit is multiplied while it is in the first-level cache.
     for (int64_t u = 0; n_tiles > 1 && u < n_units; ++u) unpack_unit(u, panels[u]);

@@ -13,16 +13,16 @@ struct Iq4Xs {
   static constexpr int kOffset = kIq4Shift;
   static constexpr int kMinLength = 0;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, SuperPanel& panel) {
     for (int g = 0; g < 8; ++g) {
       __m512i quads[8];
-      nibbles_of_rows(blocks, offsetof(Block, qs) + 16 * g, quads);
+      nibbles_of_rows(rows, at + offsetof(Block, qs) + 16 * g, quads);
       for (int i = 0; i < 8; ++i) panel.codes[8 * g + i] = lookup(kShiftedIq4Levels.level, quads[i]);
     }
     // Scale of group g: low four bits at bit 4g of scales_l, upper two at bit 2g of scales_h, less 32.
     static_assert(offsetof(Block, scales_h) == 2 && offsetof(Block, scales_l) == 4);
     __m512i word[4];
-    transpose_16_bytes(blocks, 0, word);
+    transpose_16_bytes(rows, at, word);
     panel.d = f16_of_low_words(word[0]);
     for (int g = 0; g < 8; ++g) {
       const __m512i low = _mm512_and_si512(_mm512_srli_epi32(word[1], 4 * g), _mm512_set1_epi32(15));

@@ -12,12 +12,12 @@ struct Iq4Nl {
   static constexpr int kOffset = kIq4Shift;
   static constexpr bool kHasMin = false;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], Panel32& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, Panel32& panel) {
     __m512i start[4];
-    transpose_16_bytes(blocks, 0, start);
+    transpose_16_bytes(rows, at, start);
     panel.d = f16_of_low_words(start[0]);
     __m512i quads[8];
-    nibbles_of_rows(blocks, offsetof(Block, qs), quads);
+    nibbles_of_rows(rows, at + offsetof(Block, qs), quads);
     for (int i = 0; i < 8; ++i) panel.codes[i] = lookup(kShiftedIq4Levels.level, quads[i]);
   }
 };
@@ -27,12 +27,12 @@ struct Mxfp4 {
   static constexpr int kOffset = kFp4Shift;
   static constexpr bool kHasMin = false;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], Panel32& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, Panel32& panel) {
     __m512i start[4];
-    transpose_16_bytes(blocks, 0, start);
+    transpose_16_bytes(rows, at, start);
     panel.d = half_power(byte_of_dwords<0>(start[0]));
     __m512i quads[8];
-    nibbles_of_rows(blocks, offsetof(Block, qs), quads);
+    nibbles_of_rows(rows, at + offsetof(Block, qs), quads);
     for (int i = 0; i < 8; ++i) panel.codes[i] = lookup(kShiftedFp4Levels.level, quads[i]);
   }
 

@@ -14,9 +14,9 @@ struct Q2K {
   static constexpr int kOffset = 0;
   static constexpr int kMinLength = 16;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, SuperPanel& panel) {
     __m512i bytes[4];
-    transpose_16_bytes(blocks, offsetof(Block, scales), bytes);
+    transpose_16_bytes(rows, at + offsetof(Block, scales), bytes);
     __m512i mins[4];
     __m512i scale[16];
     for (int i = 0; i < 4; ++i) {
@@ -26,7 +26,7 @@ struct Q2K {
     pair_mins(mins, panel.min_pair);
     for (int c = 0; c < 2; ++c) {
       __m512i qs[8];
-      transpose_32_bytes(blocks, offsetof(Block, qs) + 32 * c, qs);
+      transpose_32_bytes(rows, at + offsetof(Block, qs) + 32 * c, qs);
       for (int i = 0; i < 8; ++i) {
         for (int p = 0; p < 4; ++p) {
           // Two codes a word: both products stay below 256.
@@ -37,7 +37,7 @@ struct Q2K {
     }
     __m512i end[4];  // of the block: d and dmin are last
     static_assert(offsetof(Block, d) + 4 == sizeof(Block));
-    transpose_16_bytes(blocks, sizeof(Block) - 16, end);
+    transpose_16_bytes(rows, at + sizeof(Block) - 16, end);
     panel.d = f16_of_low_words(end[3]);
     panel.dmin = f16_of_high_words(end[3]);
   }

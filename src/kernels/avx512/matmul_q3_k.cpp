@@ -14,14 +14,14 @@ struct Q3K {
   static constexpr int kOffset = 127;
   static constexpr int kMinLength = 0;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, SuperPanel& panel) {
     __m512i scale[16];
-    load_scales(blocks, scale, panel.d);
+    load_scales(rows, at, scale, panel.d);
     __m512i high[8];
-    transpose_32_bytes(blocks, offsetof(Block, hmask), high);
+    transpose_32_bytes(rows, at + offsetof(Block, hmask), high);
     for (int c = 0; c < 2; ++c) {
       __m512i qs[8];
-      transpose_32_bytes(blocks, offsetof(Block, qs) + 32 * c, qs);
+      transpose_32_bytes(rows, at + offsetof(Block, qs) + 32 * c, qs);
       for (int i = 0; i < 8; ++i) {
         for (int p = 0; p < 4; ++p) {
           const __m512i low = _mm512_and_si512(_mm512_srli_epi16(qs[i], 2 * p), _mm512_set1_epi8(3));
@@ -40,11 +40,11 @@ struct Q3K {
 
   /// Scales are six bits less 32. Low four: byte k < 8 has those of group k and, above, of group k + 8. Upper two: bits
   /// 2j of byte 8 + k, k < 4, for group 4j + k.
-  static KDA_INLINE void load_scales(const std::byte* const (&blocks)[kPanelRows], __m512i (&scale)[16], __m512& d) {
+  static KDA_INLINE void load_scales(const RowPointers& rows, int64_t at, __m512i (&scale)[16], __m512& d) {
     // The 16 bytes that end with the block, so that nothing after it is read: bytes 2 to 13 are the scales, then d.
     static_assert(offsetof(Block, scales) == 96 && offsetof(Block, d) == 108 && sizeof(Block) == 110);
     __m512i end[4];
-    transpose_16_bytes(blocks, 94, end);
+    transpose_16_bytes(rows, at + 94, end);
     d = f16_of_high_words(end[3]);
     const auto dword = [&](int i) {
       return _mm512_or_si512(_mm512_srli_epi32(end[i], 16), _mm512_slli_epi32(end[i + 1], 16));

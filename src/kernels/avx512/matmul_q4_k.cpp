@@ -1,6 +1,6 @@
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/k_scales.h"
 #include "kernels/avx512/kernels.h"
+#include "kernels/avx512/native.h"
 #include "quant/blocks.h"
 
 namespace kda::avx512 {
@@ -13,23 +13,31 @@ struct Q4K {
   static constexpr int kOffset = 0;
   static constexpr int kMinLength = 32;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, SuperPanel& panel) {
     for (int c = 0; c < 4; ++c) {
       __m512i quads[8];
-      transpose_32_bytes(blocks, offsetof(Block, qs) + 32 * c, quads);
+      transpose_32_bytes(rows, at + offsetof(Block, qs) + 32 * c, quads);
       for (int i = 0; i < 8; ++i) {
         panel.codes[16 * c + i] = low_nibbles(quads[i]);
         panel.codes[16 * c + 8 + i] = high_nibbles(quads[i]);
       }
     }
-    load_k_scales(blocks, panel);
+    KScales(rows, at).store(panel);
   }
+
+  static KDA_INLINE void load_codes(const std::byte* block, __m512i (&out)[4]) {
+    for (int c = 0; c < 4; ++c) {
+      const __m512i twice = load_twice(block + offsetof(Block, qs) + 32 * c);
+      out[c] = _mm512_and_si512(_mm512_srlv_epi16(twice, by_halves(0, 4)), _mm512_set1_epi8(15));
+    }
+  }
+  using Native = KNative;
 };
 
 }  // namespace
 
 void matmul_q4_k(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q4_k(args);
+  if (args.n < kPanelTokens) return matmul_few<Q4K>(args);
   matmul_super<Q4K>(args);
 }
 

@@ -14,13 +14,13 @@ struct Nibbles {
   static constexpr int kOffset = kMin ? 0 : kFive ? 16 : 8;
   static constexpr bool kHasMin = kMin;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], Panel32& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, Panel32& panel) {
     __m512i start[4];  // of the block: d, m, the fifth bits, as far as it has them
-    transpose_16_bytes(blocks, 0, start);
+    transpose_16_bytes(rows, at, start);
     panel.d = f16_of_low_words(start[0]);
     if constexpr (kMin) panel.m = f16_of_high_words(start[0]);
     __m512i quads[8];
-    nibbles_of_rows(blocks, offsetof(Block, qs), quads);
+    nibbles_of_rows(rows, at + offsetof(Block, qs), quads);
     if constexpr (kFive && kMin) add_fifth_bits(start[1], quads);
     if constexpr (kFive && !kMin) {
       add_fifth_bits(_mm512_or_si512(_mm512_srli_epi32(start[0], 16), _mm512_slli_epi32(start[1], 16)), quads);

@@ -13,20 +13,20 @@ struct Q5K {
   static constexpr int kOffset = 0;
   static constexpr int kMinLength = 32;
 
-  static KDA_INLINE void unpack(const std::byte* const (&blocks)[kPanelRows], SuperPanel& panel) {
+  static KDA_INLINE void unpack(const RowPointers& rows, int64_t at, SuperPanel& panel) {
     const __m512i bit = _mm512_set1_epi8(16);
     __m512i high[8];
-    transpose_32_bytes(blocks, offsetof(Block, qh), high);
+    transpose_32_bytes(rows, at + offsetof(Block, qh), high);
     for (int c = 0; c < 4; ++c) {
       __m512i quads[8];
-      transpose_32_bytes(blocks, offsetof(Block, qs) + 32 * c, quads);
+      transpose_32_bytes(rows, at + offsetof(Block, qs) + 32 * c, quads);
       for (int i = 0; i < 8; ++i) {
         panel.codes[16 * c + i] = and_or(_mm512_slli_epi16(high[i], 4), bit, low_nibbles(quads[i]));
         panel.codes[16 * c + 8 + i] = and_or(_mm512_slli_epi16(high[i], 3), bit, high_nibbles(quads[i]));
         high[i] = _mm512_srli_epi16(high[i], 2);
       }
     }
-    load_k_scales(blocks, panel);
+    KScales(rows, at).store(panel);
   }
 };
 

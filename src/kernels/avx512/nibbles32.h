@@ -9,7 +9,7 @@ namespace kda::avx512 {
 namespace {
 
 /// quads[i]: nibbles of elements 4i .. 4i + 3 of sixteen rows.
-KDA_INLINE void nibbles_of_rows(const std::byte* const (&rows)[kPanelRows], int64_t at, __m512i (&quads)[8]) {
+KDA_INLINE void nibbles_of_rows(const RowPointers& rows, int64_t at, __m512i (&quads)[8]) {
   __m512i bytes[4];
   transpose_16_bytes(rows, at, bytes);
   for (int i = 0; i < 4; ++i) {

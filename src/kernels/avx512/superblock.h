@@ -15,7 +15,7 @@ namespace {
 //   kGroupLength              elements that share a scale in the panel: 16, 32, or 256 for no scale
 //   kOffset                   of the codes in the panel
 //   kMinLength                elements that share a minimum: 16, 32, or 0 for no minima
-//   unpack(blocks, panel)     sixteen blocks, one a row, to a panel
+//   unpack(rows, at, panel)   the blocks at rows[r] + at to a panel
 
 /// One super-block of sixteen rows, unpacked.
 struct alignas(64) SuperPanel {
@@ -27,6 +27,16 @@ struct alignas(64) SuperPanel {
 };
 
 using SuperPanels = SuperPanel[kPanels];
+
+/// Sums of the runs of kLength activations from those of 16.
+template <int kLength>
+KDA_INLINE void store_min_sums(__m256i of_16, int16_t (&out)[16]) {
+  if constexpr (kLength == 16) avx2::store_256(out, of_16);
+  if constexpr (kLength == 32) {
+    const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(1));
+    _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm256_cvtepi32_epi16(of_32));
+  }
+}
 
 /// What a tile needs of one super-block of its activations, and its totals.
 struct SuperTile {
@@ -48,11 +58,7 @@ struct SuperTile {
           first = _mm512_set1_epi32(_mm512_reduce_add_epi32(_mm512_zextsi256_si512(of_32)));
         }
       }
-      if constexpr (Format::kMinLength == 16) avx2::store_256(min_sums[t], of_16);
-      if constexpr (Format::kMinLength == 32) {
-        const __m256i of_32 = _mm256_madd_epi16(of_16, _mm256_set1_epi16(1));
-        _mm_store_si128(reinterpret_cast<__m128i*>(min_sums[t]), _mm256_cvtepi32_epi16(of_32));
-      }
+      store_min_sums<Format::kMinLength>(of_16, min_sums[t]);
       for (__m512i& rows : total[t]) rows = first;
     }
   }
@@ -142,12 +148,8 @@ template <typename Format>
 KDA_INLINE void matmul_super(const MatmulArgs& args) {
   for_rows_and_tiles<256, 256, SuperPanels>(
       args,
-      [](const Rows& rows, int64_t block, SuperPanel& panel) {
-        const std::byte* blocks[kPanelRows];
-        for (int r = 0; r < kPanelRows; ++r) {
-          blocks[r] = rows.at[r] + block * static_cast<int64_t>(sizeof(typename Format::Block));
-        }
-        Format::unpack(blocks, panel);
+      [](const RowPointers& rows, int64_t block, SuperPanel& panel) {
+        Format::unpack(rows, block * static_cast<int64_t>(sizeof(typename Format::Block)), panel);
       },
       multiply_block<Format>);
 }
