@@ -33,7 +33,7 @@ need_packages() {
 }
 
 BUILD_PACKAGES=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev)
-TEST_PACKAGES=(libgtest-dev pkg-config libpcre2-dev python3 python3-numpy)
+TEST_PACKAGES=(libgtest-dev pkg-config libpcre2-dev python3 python3-numpy valgrind)
 
 # build PRESET [CMAKE_ARGUMENT...] [-- TARGET...]: configures and builds; shows the compiler's words only when it fails.
 build() {
