@@ -47,6 +47,14 @@ struct Tile32 {
   }
 };
 
+/// The float operations of a block, from its sum.
+template <typename Format>
+KDA_INLINE __m512 add_block(__m512 y, __m512i sum, __m512 d, __m512 m, float scale, float scaled_sum) {
+  y = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(scale)), _mm512_cvtepi32_ps(sum), y);
+  if constexpr (Format::kHasMin) y = _mm512_fmadd_ps(m, _mm512_set1_ps(scaled_sum), y);
+  return y;
+}
+
 /// Adds the products of a block, number i of its run, to the results of the tile.
 template <typename Format>
 KDA_INLINE void multiply_step(const Panels32 (&panels)[kPanels], int64_t block, int64_t i, const Tile32& acts,
@@ -73,19 +81,49 @@ KDA_INLINE void multiply_step(const Panels32 (&panels)[kPanels], int64_t block, 
     }
     add_products(w, a, sum);
     for (int j = 0; j < kTokens; ++j) {
-      const __m512 scale = _mm512_set1_ps(tile.scales[t + j][block]);
       for (int p = 0; p < kPanels; ++p) {
-        __m512 y = tile.y[t + j][p];
-        y = _mm512_fmadd_ps(_mm512_mul_ps(d[p], scale), _mm512_cvtepi32_ps(sum[j][0][p]), y);
-        if constexpr (Format::kHasMin) y = _mm512_fmadd_ps(m[p], _mm512_set1_ps(acts.scaled_sum[t + j][i]), y);
-        tile.y[t + j][p] = y;
+        tile.y[t + j][p] = add_block<Format>(tile.y[t + j][p], sum[j][0][p], d[p], m[p], tile.scales[t + j][block],
+                                             acts.scaled_sum[t + j][i]);
       }
     }
   });
 }
 
+/// Rows [row, row + 16) and kT tokens. Nothing but registers holds what was unpacked.
+template <typename Format, int kT>
+KDA_INLINE void multiply_few(const MatmulArgs& args, int64_t row) {
+  constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(typename Format::Block));
+  const Rows rows(args, row);
+  Tile tile(args, 32, 0, kT);
+  for (int64_t first = 0; first < args.k / 32; first += kUnitBlocks) {
+    const int64_t n_blocks = smaller(kUnitBlocks, args.k / 32 - first);
+    const Tile32 acts(Format{}, tile, first, n_blocks);
+    for (int64_t i = 0; i < n_blocks; ++i) {
+      for (int64_t r = 2 * i; r < 2 * i + 2; ++r) {
+        const std::byte* next = opaque(rows.at[r] + kPanelRows * args.w_row_bytes + first * kBlockBytes);
+        for (int64_t at = 0; at < kUnitBlocks * kBlockBytes; at += 64) __builtin_prefetch(next + at, 0, 3);
+      }
+      Panel32 panel;
+      Format::unpack(rows.at, (first + i) * kBlockBytes, panel);
+      KDA_UNROLL
+      for (int t = 0; t < kT; ++t) {
+        __m512i sum = Format::kOffset != 0 ? broadcast_dword(&acts.start[t][i]) : _mm512_setzero_si512();
+        const int8_t* a = opaque(tile.codes[t] + 32 * (first + i));
+        KDA_UNROLL
+        for (int q = 0; q < 8; ++q) sum = _mm512_dpbusd_epi32(sum, panel.codes[q], broadcast_dword(a + 4 * q));
+        tile.y[t][0] =
+            add_block<Format>(tile.y[t][0], sum, panel.d, panel.m, tile.scales[t][first + i], acts.scaled_sum[t][i]);
+      }
+    }
+  }
+  tile.store<1>(args, 0, row);
+}
+
 template <typename Format>
 KDA_INLINE void matmul_32(const MatmulArgs& args) {
+  if (args.n < kPanelTokens) {
+    return for_rows_with_few_tokens(args, [&]<int kT>(int64_t row) { multiply_few<Format, kT>(args, row); });
+  }
   constexpr auto kBlockBytes = static_cast<int64_t>(sizeof(typename Format::Block));
   const auto blocks_of = [&args](int64_t unit) { return smaller(kUnitBlocks, args.k / 32 - unit * kUnitBlocks); };
   for_rows_and_tiles<32, 32 * kUnitBlocks, Panels32[kPanels]>(

@@ -14,7 +14,7 @@
 namespace kda::avx512 {
 namespace {
 
-/// Tokens from which unpacking a panel pays; fewer go through the AVX2 kernels, which give the same bits.
+/// Tokens from which unpacking a panel pays.
 constexpr int64_t kPanelTokens = 4;
 constexpr int kPanelRows = 16;
 constexpr int kPanels = 2;
@@ -188,6 +188,21 @@ struct Tile {
     }
   }
 };
+
+/// Calls multiply<kTokens>(row) for rows [row, row + 16) when there are too few tokens for panels.
+template <typename Multiply>
+KDA_INLINE void for_rows_with_few_tokens(const MatmulArgs& args, Multiply multiply) {
+  static_assert(kPanelTokens == 4);
+  for (int64_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
+    if (args.n == 1) {
+      multiply.template operator()<1>(row);
+    } else if (args.n == 2) {
+      multiply.template operator()<2>(row);
+    } else if (args.n == 3) {
+      multiply.template operator()<3>(row);
+    }
+  }
+}
 
 /// A product whose activations have a scale for every kActBlock elements. kUnit elements, or what is left of a row, go
 /// through unpacking and multiplication together. Panels holds what was unpacked of a unit.

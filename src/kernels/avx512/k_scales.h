@@ -67,6 +67,10 @@ struct KScales {
 /// Scales and minima of sixteen blocks of Q4_K or Q5_K, for Format::Native.
 class KNative {
  public:
+  static constexpr int kGroupLength = 32;
+  static constexpr int kOffset = 0;
+  static constexpr bool kWide = false;
+
   KDA_INLINE explicit KNative(const RowPointers& rows, int64_t at) {
     const KScales all(rows, at);
     d_ = all.d;

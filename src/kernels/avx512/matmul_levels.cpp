@@ -1,5 +1,4 @@
 // IQ4_NL and MXFP4: four bits that choose one of 16 levels.
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/block32.h"
 #include "kernels/avx512/kernels.h"
 #include "kernels/avx512/nibbles32.h"
@@ -47,14 +46,7 @@ struct Mxfp4 {
 
 }  // namespace
 
-void matmul_iq4_nl(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_iq4_nl(args);
-  matmul_32<Iq4Nl>(args);
-}
-
-void matmul_mxfp4(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_mxfp4(args);
-  matmul_32<Mxfp4>(args);
-}
+void matmul_iq4_nl(const MatmulArgs& args) { matmul_32<Iq4Nl>(args); }
+void matmul_mxfp4(const MatmulArgs& args) { matmul_32<Mxfp4>(args); }
 
 }  // namespace kda::avx512

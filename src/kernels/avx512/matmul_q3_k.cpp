@@ -1,6 +1,6 @@
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/k_scales.h"
 #include "kernels/avx512/kernels.h"
+#include "kernels/avx512/native.h"
 #include "quant/blocks.h"
 
 namespace kda::avx512 {
@@ -60,13 +60,51 @@ struct Q3K {
     join(high_nibbles(low[0]), high, &scale[8]);
     join(high_nibbles(low[1]), _mm512_srli_epi16(high, 2), &scale[12]);
   }
+
+  static KDA_INLINE void load_codes(const std::byte* block, __m512i (&out)[4]) {
+    const __m512i hmask = load_twice(block + offsetof(Block, hmask));
+    // Bits 2i and 2i + 1 to bit 2.
+    const __m512i high[4] = {_mm512_sllv_epi16(hmask, by_halves(2, 1)), _mm512_srlv_epi16(hmask, by_halves(0, 1)),
+                             _mm512_srlv_epi16(hmask, by_halves(2, 3)), _mm512_srlv_epi16(hmask, by_halves(4, 5))};
+    for (int c = 0; c < 2; ++c) {
+      const __m512i twice = load_twice(block + offsetof(Block, qs) + 32 * c);
+      const __m512i low[2] = {_mm512_srlv_epi16(twice, by_halves(0, 2)), _mm512_srlv_epi16(twice, by_halves(4, 6))};
+      for (int i = 0; i < 2; ++i) {
+        const __m512i two_bits = _mm512_and_si512(low[i], _mm512_set1_epi8(3));
+        out[2 * c + i] = and_or(high[2 * c + i], _mm512_set1_epi8(4), two_bits);
+      }
+    }
+  }
+
+  class Native {
+   public:
+    static constexpr int kGroupLength = 16;
+    static constexpr int kOffset = 4;
+    static constexpr bool kWide = false;
+
+    KDA_INLINE Native(const RowPointers& rows, int64_t at) {
+      __m512i end[4];
+      transpose_16_bytes(rows, at + sizeof(Block) - 16, end);
+      d_ = f16_of_high_words(end[3]);
+    }
+    KDA_INLINE __m512 d() const { return d_; }
+    KDA_INLINE __m256i scales(int /*r*/, const std::byte* block) const {
+      const __m128i packed = avx2::load_128(block + sizeof(Block) - 16);
+      const __m128i low = _mm_shuffle_epi8(packed, _mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9));
+      const __m128i high =
+          _mm_shuffle_epi8(packed, _mm_setr_epi8(10, 11, 12, 13, 10, 11, 12, 13, 10, 11, 12, 13, 10, 11, 12, 13));
+      const __m128i nibbles = _mm_and_si128(_mm_srlv_epi64(low, _mm_set_epi64x(4, 0)), _mm_set1_epi8(15));
+      const __m128i bits = _mm_and_si128(_mm_srlv_epi32(high, _mm_setr_epi32(0, 2, 4, 6)), _mm_set1_epi8(3));
+      return _mm256_cvtepi8_epi16(_mm_sub_epi8(_mm_or_si128(nibbles, _mm_slli_epi16(bits, 4)), _mm_set1_epi8(32)));
+    }
+
+   private:
+    __m512 d_;
+  };
 };
 
 }  // namespace
 
-void matmul_q3_k(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q3_k(args);
-  matmul_super<Q3K>(args);
-}
+void matmul_q3_k(const MatmulArgs& args) { matmul_k<Q3K>(args); }
 
 }  // namespace kda::avx512

@@ -36,9 +36,6 @@ struct Q4K {
 
 }  // namespace
 
-void matmul_q4_k(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return matmul_few<Q4K>(args);
-  matmul_super<Q4K>(args);
-}
+void matmul_q4_k(const MatmulArgs& args) { matmul_k<Q4K>(args); }
 
 }  // namespace kda::avx512

@@ -1,5 +1,4 @@
 // Q4_0, Q4_1, Q5_0 and Q5_1.
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/block32.h"
 #include "kernels/avx512/kernels.h"
 #include "kernels/avx512/nibbles32.h"
@@ -31,24 +30,9 @@ struct Nibbles {
 
 }  // namespace
 
-void matmul_q4_0(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q4_0(args);
-  matmul_32<Nibbles<BlockQ4_0, false, false>>(args);
-}
-
-void matmul_q4_1(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q4_1(args);
-  matmul_32<Nibbles<BlockQ4_1, true, false>>(args);
-}
-
-void matmul_q5_0(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q5_0(args);
-  matmul_32<Nibbles<BlockQ5_0, false, true>>(args);
-}
-
-void matmul_q5_1(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q5_1(args);
-  matmul_32<Nibbles<BlockQ5_1, true, true>>(args);
-}
+void matmul_q4_0(const MatmulArgs& args) { matmul_32<Nibbles<BlockQ4_0, false, false>>(args); }
+void matmul_q4_1(const MatmulArgs& args) { matmul_32<Nibbles<BlockQ4_1, true, false>>(args); }
+void matmul_q5_0(const MatmulArgs& args) { matmul_32<Nibbles<BlockQ5_0, false, true>>(args); }
+void matmul_q5_1(const MatmulArgs& args) { matmul_32<Nibbles<BlockQ5_1, true, true>>(args); }
 
 }  // namespace kda::avx512

@@ -1,6 +1,6 @@
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/k_scales.h"
 #include "kernels/avx512/kernels.h"
+#include "kernels/avx512/native.h"
 #include "quant/blocks.h"
 
 namespace kda::avx512 {
@@ -28,13 +28,23 @@ struct Q5K {
     }
     KScales(rows, at).store(panel);
   }
+
+  static KDA_INLINE void load_codes(const std::byte* block, __m512i (&out)[4]) {
+    const __m512i qh = load_twice(block + offsetof(Block, qh));
+    // Bits 2c and 2c + 1 to bit 4.
+    const __m512i high[4] = {_mm512_sllv_epi16(qh, by_halves(4, 3)), _mm512_sllv_epi16(qh, by_halves(2, 1)),
+                             _mm512_srlv_epi16(qh, by_halves(0, 1)), _mm512_srlv_epi16(qh, by_halves(2, 3))};
+    for (int c = 0; c < 4; ++c) {
+      const __m512i twice = load_twice(block + offsetof(Block, qs) + 32 * c);
+      const __m512i low = _mm512_and_si512(_mm512_srlv_epi16(twice, by_halves(0, 4)), _mm512_set1_epi8(15));
+      out[c] = and_or(high[c], _mm512_set1_epi8(16), low);
+    }
+  }
+  using Native = KNative;
 };
 
 }  // namespace
 
-void matmul_q5_k(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q5_k(args);
-  matmul_super<Q5K>(args);
-}
+void matmul_q5_k(const MatmulArgs& args) { matmul_k<Q5K>(args); }
 
 }  // namespace kda::avx512

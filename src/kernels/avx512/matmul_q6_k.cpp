@@ -65,6 +65,10 @@ struct Q6K {
 
   class Native {
    public:
+    static constexpr int kGroupLength = 16;
+    static constexpr int kOffset = 32;
+    static constexpr bool kWide = false;
+
     KDA_INLINE Native(const RowPointers& rows, int64_t at) : d_(load_d(rows, at)) {}
     KDA_INLINE __m512 d() const { return d_; }
     KDA_INLINE __m256i scales(int /*r*/, const std::byte* block) const {
@@ -78,9 +82,6 @@ struct Q6K {
 
 }  // namespace
 
-void matmul_q6_k(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return matmul_few<Q6K>(args);
-  matmul_super<Q6K>(args);
-}
+void matmul_q6_k(const MatmulArgs& args) { matmul_k<Q6K>(args); }
 
 }  // namespace kda::avx512

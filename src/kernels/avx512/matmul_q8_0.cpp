@@ -1,4 +1,3 @@
-#include "kernels/avx2/kernels.h"
 #include "kernels/avx512/block32.h"
 #include "kernels/avx512/kernels.h"
 #include "quant/blocks.h"
@@ -23,9 +22,6 @@ struct Q80 {
 
 }  // namespace
 
-void matmul_q8_0(const MatmulArgs& args) {
-  if (args.n < kPanelTokens) return avx2::matmul_q8_0(args);
-  matmul_32<Q80>(args);
-}
+void matmul_q8_0(const MatmulArgs& args) { matmul_32<Q80>(args); }
 
 }  // namespace kda::avx512
