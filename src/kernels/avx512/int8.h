@@ -14,8 +14,8 @@
 namespace kda::avx512 {
 namespace {
 
-/// Tokens from which unpacking a panel pays.
-constexpr int64_t kPanelTokens = 4;
+/// Tokens from which panels in the scratch pay; fewer are multiplied while the codes of a block are in registers.
+constexpr int64_t kPanelTokens = 6;
 constexpr int kPanelRows = 16;
 constexpr int kPanels = 2;
 /// Most tokens of a tile: what it keeps in the first-level cache is theirs.
@@ -192,16 +192,17 @@ struct Tile {
 /// Calls multiply<kTokens>(row) for rows [row, row + 16) when there are too few tokens for panels.
 template <typename Multiply>
 KDA_INLINE void for_rows_with_few_tokens(const MatmulArgs& args, Multiply multiply) {
-  static_assert(kPanelTokens == 4);
-  for (int64_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
-    if (args.n == 1) {
-      multiply.template operator()<1>(row);
-    } else if (args.n == 2) {
-      multiply.template operator()<2>(row);
-    } else if (args.n == 3) {
-      multiply.template operator()<3>(row);
+  static_assert(kPanelTokens == 6);
+  const auto all_rows = [&]<int kTokens>() {
+    for (int64_t row = args.row_begin; row < args.row_end; row += kPanelRows) {
+      multiply.template operator()<kTokens>(row);
     }
-  }
+  };
+  if (args.n == 1) all_rows.template operator()<1>();
+  if (args.n == 2) all_rows.template operator()<2>();
+  if (args.n == 3) all_rows.template operator()<3>();
+  if (args.n == 4) all_rows.template operator()<4>();
+  if (args.n == 5) all_rows.template operator()<5>();
 }
 
 /// A product whose activations have a scale for every kActBlock elements. kUnit elements, or what is left of a row, go

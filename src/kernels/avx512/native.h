@@ -67,9 +67,9 @@ KDA_INLINE __m512i scale_indices(int half) {
 template <typename Format, int kT>
 KDA_INLINE void multiply_native(const MatmulArgs& args, int64_t row) {
   using Block = typename Format::Block;
+  using Native = typename Format::Native;
   const Rows rows(args, row);
   Tile tile(args, 256, 0, kT);
-  using Native = typename Format::Native;
   const __m512i index[2] = {scale_indices<Native::kGroupLength>(0), scale_indices<Native::kGroupLength>(1)};
   for (int64_t b = 0; b < args.k / 256; ++b) {
     const int64_t at = b * static_cast<int64_t>(sizeof(Block));
