@@ -87,13 +87,11 @@ void Engine::Impl::open_chat_format() {
   }
 }
 
-RunMemory::RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineOptions& options,
-                     const ModelConfig& config, int64_t context, Arena& arena)
-    : ops(pool, kernels, options.exact_activations, ops_limits(config), arena),
-      workspace(config, std::min(options.batch_tokens, context), arena),
-      max_guesses(std::min(options.max_guesses, workspace.max_tokens - 1)),
-      fresh_logits(take_matrix(arena, 1 + max_guesses, config.vocab_size)),
-      logits(take_matrix(arena, 1, config.vocab_size)) {}
+RunMemory::RunMemory(ThreadPool& pool, const KernelTable& kernels, bool exact, const ModelConfig& config,
+                     int64_t max_tokens, int64_t n_logits, Arena& arena)
+    : ops(pool, kernels, exact, ops_limits(config), arena),
+      workspace(config, max_tokens, arena),
+      fresh_logits(take_matrix(arena, n_logits, config.vocab_size)) {}
 
 Engine::Engine() = default;
 Engine::~Engine() = default;
@@ -125,6 +123,7 @@ MemoryPlan Engine::memory_plan(int64_t context) const {
   }
   Arena arena;
   (void)impl_->lay_out(context, arena);
+  (void)take_matrix(arena, 1, config().vocab_size);  // the sequence's logits
   return {.context = context,
           .weights_mapped = impl_->checkpoint->mapped_bytes(),
           .weights_owned = impl_->checkpoint->owned_bytes() + impl_->model.owned_bytes(),

@@ -79,6 +79,7 @@ class Engine {
   [[nodiscard]] std::unique_ptr<Sequence> new_sequence(int64_t context) const;
 
  private:
+  friend class Batch;
   friend class Sequence;
   Engine();
   struct Impl;
@@ -130,6 +131,7 @@ class Sequence {
   void clear();
 
  private:
+  friend class Batch;
   friend class Engine;
   Sequence();
   struct Impl;

@@ -31,6 +31,7 @@ Sequence::Impl::Impl(const Engine::Impl& owner, int64_t context, const MemoryPla
       memory(static_cast<size_t>(plan.scratch)),
       arena({memory.data(), memory.size_bytes()}),
       run_memory(owner.lay_out(context, arena)),
+      logits(take_matrix(arena, 1, owner.config().vocab_size)),
       state(owner.config(), context, owner.max_tentative()),
       snapshots(snapshot_count(owner.config())) {}
 
@@ -55,37 +56,42 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
   RunMemory& run = run_memory;
   recurrent_undefined = true;  // until the batch is through
   try {
-    engine.model.forward(run.ops, run.workspace, state, ids, sink, each_layer);
-    const MatView logits = run.fresh_logits.first_rows(want_logits ? 1 : 0);
-    if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, logits, each ? nullptr : sink);
-    check_finite(logits, before, n);
+    const Segment segment = {&state, ids};
+    engine.model.forward(run.ops, run.workspace, {&segment, 1}, sink, each_layer);
+    const MatView fresh = run.fresh_logits.first_rows(want_logits ? 1 : 0);
+    if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, fresh, each ? nullptr : sink);
+    check_finite(fresh, before, n);
   } catch (...) {
     state.truncate(before);
     throw;
   }
   recurrent_undefined = false;
-  if (want_logits) use_fresh_logits(0);
+  if (want_logits) set_logits(run.fresh_logits);
   if (!each) return;
   const int64_t vocab = engine.config().vocab_size;
   std::vector<float> values(static_cast<size_t>(std::min(n, kLogitRows) * vocab));
   for (int64_t begin = n_without; begin < n; begin += kLogitRows) {
     const int64_t rows = std::min(kLogitRows, n - begin);
-    const MatView logits = {values.data(), rows, vocab, vocab};
-    engine.model.logits(run.ops, run.workspace, begin, logits, sink);
-    for (int64_t i = 0; i < rows; ++i) each(before + begin + i, {logits.row(i), static_cast<size_t>(vocab)});
+    const MatView some = {values.data(), rows, vocab, vocab};
+    engine.model.logits(run.ops, run.workspace, begin, some, sink);
+    for (int64_t i = 0; i < rows; ++i) each(before + begin + i, {some.row(i), static_cast<size_t>(vocab)});
   }
 }
 
-void Sequence::Impl::check_finite(const MatView& logits, int64_t first, int64_t n) {
-  if (run_memory.ops.all_finite(run_memory.workspace.x.first_rows(n)) && run_memory.ops.all_finite(logits)) return;
-  fail(ErrorCode::kFormat,
-       "model: tokens {} to {} yield numbers that are not finite; the weights or the file are damaged: run `kda "
-       "inspect --check` on the model",
-       first, first + n - 1);
+std::string not_finite_text(int64_t first, int64_t n) {
+  return fmt::format(
+      "model: tokens {} to {} yield numbers that are not finite; the weights or the file are damaged: run `kda inspect "
+      "--check` on the model",
+      first, first + n - 1);
 }
 
-void Sequence::Impl::use_fresh_logits(int64_t row) {
-  run_memory.ops.copy(run_memory.fresh_logits.rows_from(row, 1), run_memory.logits);
+void Sequence::Impl::check_finite(const MatView& fresh, int64_t first, int64_t n) {
+  if (run_memory.ops.all_finite(run_memory.workspace.x.first_rows(n)) && run_memory.ops.all_finite(fresh)) return;
+  fail(ErrorCode::kFormat, "{}", not_finite_text(first, n));
+}
+
+void Sequence::Impl::set_logits(const MatView& fresh) noexcept {
+  std::copy_n(fresh.data, logits.cols, logits.data);
   logits_position = state.size();
 }
 
@@ -95,17 +101,18 @@ void Sequence::Impl::run_tentative(std::span<const int32_t> ids) {
   RunMemory& run = run_memory;
   recurrent_undefined = true;  // until the batch is through
   try {
-    engine.model.forward_tentative(run.ops, run.workspace, state, ids);
-    const MatView logits = run.fresh_logits.first_rows(n);
-    engine.model.logits(run.ops, run.workspace, 0, logits, nullptr);
-    check_finite(logits, before, n);
+    const Segment segment = {&state, ids, true};
+    engine.model.forward(run.ops, run.workspace, {&segment, 1}, nullptr);
+    const MatView fresh = run.fresh_logits.first_rows(n);
+    engine.model.logits(run.ops, run.workspace, 0, fresh, nullptr);
+    check_finite(fresh, before, n);
   } catch (...) {
     state.truncate(before);
     throw;
   }
   recurrent_undefined = false;
   guess_row = 0;
-  use_fresh_logits(0);
+  set_logits(run.fresh_logits);
 }
 
 void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress) {
@@ -142,7 +149,7 @@ void Sequence::Impl::restore(const Snapshot* snapshot) {
   } else {
     snapshot->restore(state);
     logits_position = snapshot->logits().empty() ? 0 : snapshot->position();
-    std::ranges::copy(snapshot->logits(), run_memory.logits.data);
+    std::ranges::copy(snapshot->logits(), logits.data);
   }
   recurrent_undefined = false;
 }
@@ -157,9 +164,7 @@ void Sequence::Impl::recover() {
 void Sequence::Impl::keep_snapshot() {
   engine.model.settle(run_memory.ops, state);
   const bool has_logits = logits_position == state.size();
-  snapshots.add(state, has_logits
-                           ? std::span<const float>(run_memory.logits.data, static_cast<size_t>(run_memory.logits.cols))
-                           : std::span<const float>());
+  snapshots.add(state, has_logits ? logits_span() : std::span<const float>());
 }
 
 Sequence::Sequence() = default;
@@ -174,7 +179,7 @@ void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) 
 
 void Sequence::feed_guessing(int32_t id, std::span<const int32_t> guesses) {
   Impl& impl = *impl_;
-  const int64_t room = std::min(impl.run_memory.max_guesses, context() - size() - 1);
+  const int64_t room = std::min(max_guesses(), context() - size() - 1);
   const auto n =
       static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(guesses.size()), 0, std::max<int64_t>(room, 0)));
   if (n == 0) return feed({&id, 1});
@@ -191,7 +196,7 @@ bool Sequence::feed_guessed(int32_t id) noexcept {
   const std::span<const int32_t> left = impl_->state.tentative();
   if (left.empty() || left.front() != id) return false;
   impl_->state.confirm();
-  impl_->use_fresh_logits(++impl_->guess_row);
+  impl_->set_logits(impl_->run_memory.fresh_logits.rows_from(++impl_->guess_row, 1));
   return true;
 }
 
@@ -249,14 +254,14 @@ void Sequence::keep_snapshot() {
 
 std::span<const float> Sequence::logits() const noexcept {
   if (size() == 0 || impl_->logits_position != size()) return {};
-  return {impl_->run_memory.logits.data, static_cast<size_t>(impl_->run_memory.logits.cols)};
+  return impl_->logits_span();
 }
 
 std::span<const int32_t> Sequence::tokens() const noexcept { return impl_->state.tokens(); }
 int64_t Sequence::size() const noexcept { return impl_->state.size(); }
 int64_t Sequence::context() const noexcept { return impl_->state.context(); }
 MemoryPlan Sequence::memory_plan() const noexcept { return impl_->plan; }
-int64_t Sequence::max_guesses() const noexcept { return impl_->run_memory.max_guesses; }
+int64_t Sequence::max_guesses() const noexcept { return impl_->run_memory.fresh_logits.rows - 1; }
 
 void Sequence::clear() {
   impl_->snapshots.drop_after(0);

@@ -1,6 +1,7 @@
 // What Engine and Sequence are made of; shared by engine.cpp and sequence.cpp only.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,14 +23,13 @@ namespace kda {
 
 /// All memory that a forward pass works in, laid out in an arena: the same code measures and allocates.
 struct RunMemory {
-  RunMemory(ThreadPool& pool, const KernelTable& kernels, const EngineOptions& options, const ModelConfig& config,
-            int64_t context, Arena& arena);
+  /// For passes of up to max_tokens tokens, of which n_logits have logits.
+  RunMemory(ThreadPool& pool, const KernelTable& kernels, bool exact, const ModelConfig& config, int64_t max_tokens,
+            int64_t n_logits, Arena& arena);
 
   CpuOps ops;
   Workspace workspace;
-  int64_t max_guesses;
-  MatView fresh_logits;  // [1 + max_guesses, vocab], before they are known to be numbers
-  MatView logits;        // [1, vocab]
+  MatView fresh_logits;  // [n_logits, vocab], before they are known to be numbers
 };
 
 struct Engine::Impl {
@@ -39,8 +39,13 @@ struct Engine::Impl {
   void open_chat_format();
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return checkpoint->config(); }
+  [[nodiscard]] RunMemory lay_out(int64_t max_tokens, int64_t n_logits, Arena& arena) const {
+    return RunMemory(pool, kernels, options.exact_activations, config(), max_tokens, n_logits, arena);
+  }
+  /// For a sequence of its own.
   [[nodiscard]] RunMemory lay_out(int64_t context, Arena& arena) const {
-    return RunMemory(pool, kernels, options, config(), context, arena);
+    const int64_t max_tokens = std::min(options.batch_tokens, context);
+    return lay_out(max_tokens, std::min(max_tokens, 1 + options.max_guesses), arena);
   }
 
   [[nodiscard]] int64_t max_tentative() const noexcept {
@@ -57,6 +62,9 @@ struct Engine::Impl {
   std::unique_ptr<ChatFormat> chat_format;
   std::vector<std::string> warnings;
 };
+
+/// Says that a pass of n tokens from `first` on did not yield numbers.
+[[nodiscard]] std::string not_finite_text(int64_t first, int64_t n);
 
 struct Sequence::Impl {
   Impl(const Engine::Impl& engine, int64_t context, const MemoryPlan& plan);
@@ -76,10 +84,13 @@ struct Sequence::Impl {
                  TensorSink* sink, const EachLayer& each_layer);
   /// One batch of which the first token counts; the logits of all stay in fresh_logits.
   void run_tentative(std::span<const int32_t> ids);
-  /// Throws Error(kFormat) unless the logits and the residual stream of a batch are numbers.
-  void check_finite(const MatView& logits, int64_t first, int64_t n);
-  /// The logits after token `row` of a tentative batch become those of the sequence.
-  void use_fresh_logits(int64_t row);
+  /// Throws Error(kFormat) unless fresh and the residual stream of a batch of n tokens from `first` on are numbers.
+  void check_finite(const MatView& fresh, int64_t first, int64_t n);
+  /// Makes fresh [1, vocab] the logits after the last token.
+  void set_logits(const MatView& fresh) noexcept;
+  [[nodiscard]] std::span<const float> logits_span() const noexcept {
+    return {logits.data, static_cast<size_t>(logits.cols)};
+  }
   /// Rebuilds the recurrent state when a failed batch left it undefined.
   void recover();
   void restore(const Snapshot* snapshot);
@@ -90,6 +101,7 @@ struct Sequence::Impl {
   AlignedBuffer memory;
   Arena arena;
   RunMemory run_memory;
+  MatView logits;  // [1, vocab]
   SequenceState state;
   SnapshotStore snapshots;
   int64_t logits_position = 0;       // number of tokens that the logits belong to; 0: to none

@@ -61,61 +61,71 @@ KdaOp KdaLayer::recurrence(const KdaState& state) const noexcept {
 
 void KdaLayer::settle(Ops& ops, const KdaState& state) const { ops.kda(recurrence(state)); }
 
-void KdaLayer::forward(Ops& ops, Activation& x, const KdaState& state, KdaScratch& scratch, const MatView& out,
-                       const Trace& trace) const {
+void KdaLayer::forward(Ops& ops, Activation& x, std::span<const Segment> segments, int64_t layer, KdaScratch& scratch,
+                       const MatView& out, const Trace& trace) const {
   const int64_t n = x.f32().rows;
   const KdaWeights& w = weights_;
-  KdaOp op = recurrence(state);
-  op.x = {.q = scratch.q.first_rows(n),
-          .k = scratch.k.first_rows(n),
-          .v = scratch.v.first_rows(n),
-          .f = scratch.f.first_rows(n),
-          .beta = scratch.beta.first_rows(n)};
-  op.tentative = static_cast<bool>(state.kept.q);
-  op.gate = scratch.gate.first_rows(n);
-  op.out = scratch.out.first_rows(n);
+  const KdaRows rows = {.q = scratch.q.first_rows(n),
+                        .k = scratch.k.first_rows(n),
+                        .v = scratch.v.first_rows(n),
+                        .f = scratch.f.first_rows(n),
+                        .beta = scratch.beta.first_rows(n)};
+  const MatView gate = scratch.gate.first_rows(n);
   const MatView f_low = scratch.f_low.first_rows(n);
   const MatView gate_low = scratch.gate_low.first_rows(n);
+  const MatView gated = scratch.out.first_rows(n);
 
-  const Product from_x[] = {{&x, w.q, op.x.q},       {&x, w.k, op.x.k},  {&x, w.v, op.x.v},
-                            {&x, w.beta, op.x.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
+  const Product from_x[] = {{&x, w.q, rows.q},       {&x, w.k, rows.k},  {&x, w.v, rows.v},
+                            {&x, w.beta, rows.beta}, {&x, w.f_a, f_low}, {&x, w.g_a, gate_low}};
   trace.inputs({TensorId::kKdaQ, TensorId::kKdaK, TensorId::kKdaV, TensorId::kKdaQkv, TensorId::kBeta,
                 TensorId::kDecayDown, TensorId::kGateDown},
                x.f32());
   ops.matmul(from_x);
   scratch.f_low_x.set(f_low);
   scratch.gate_low_x.set(gate_low);
-  const Product gates[] = {{&scratch.f_low_x, w.f_b, op.x.f}, {&scratch.gate_low_x, w.g_b, op.gate}};
+  const Product gates[] = {{&scratch.f_low_x, w.f_b, rows.f}, {&scratch.gate_low_x, w.g_b, gate}};
   trace.inputs({TensorId::kDecayUp}, f_low);
   trace.inputs({TensorId::kGateUp}, gate_low);
   ops.matmul(gates);
 
-  std::vector<float> raw_out;
-  if (trace) {
-    raw_out.resize(static_cast<size_t>(n * config_.kda_width()));
-    op.trace = true;
-    op.raw_out = {raw_out.data(), n, config_.kda_width(), config_.kda_width()};
+  std::vector<float> raw_values;
+  if (trace) raw_values.resize(static_cast<size_t>(n * config_.kda_width()));
+  const MatView raw_out = {raw_values.data(), n, config_.kda_width(), config_.kda_width()};
+  int64_t begin = 0;
+  for (const Segment& segment : segments) {
+    const KdaState state = segment.state->kda(layer, segment.tentative ? segment.n() : 0);
+    KdaOp op = recurrence(state);
+    op.x = rows.rows_from(begin, segment.n());
+    op.tentative = segment.tentative;
+    op.gate = gate.rows_from(begin, segment.n());
+    op.out = gated.rows_from(begin, segment.n());
+    op.trace = static_cast<bool>(trace);
+    if (trace) op.raw_out = raw_out.rows_from(begin, segment.n());
+    ops.kda(op);
+    if (segment.tentative) {
+      const std::pair<const MatView&, const MatView&> copies[] = {{op.x.q, state.kept.q},
+                                                                  {op.x.k, state.kept.k},
+                                                                  {op.x.v, state.kept.v},
+                                                                  {op.x.f, state.kept.f},
+                                                                  {op.x.beta, state.kept.beta}};
+      for (const auto& [from, to] : copies) ops.copy(from, to);
+    }
+    begin += segment.n();
   }
-  ops.kda(op);
-  if (op.tentative) {
-    const KdaRows& kept = state.kept;
-    const std::pair<const MatView&, const MatView&> copies[] = {
-        {op.x.q, kept.q}, {op.x.k, kept.k}, {op.x.v, kept.v}, {op.x.f, kept.f}, {op.x.beta, kept.beta}};
-    for (const auto& [from, to] : copies) ops.copy(from, to);
-  }
   if (trace) {
-    trace.put("kda.q", op.x.q, op.n_heads);
-    trace.put("kda.k", op.x.k, op.n_heads);
-    trace.put("kda.v", op.x.v, op.n_heads);
-    trace.put("kda.log_decay", op.x.f, op.n_heads);
-    trace.put("kda.beta", op.x.beta);
-    trace.put("kda.o", op.raw_out, op.n_heads);
-    trace.put("kda.o_gated", op.out, op.n_heads);
+    const int64_t n_heads = config_.kda_heads;
+    trace.put("kda.q", rows.q, n_heads);
+    trace.put("kda.k", rows.k, n_heads);
+    trace.put("kda.v", rows.v, n_heads);
+    trace.put("kda.log_decay", rows.f, n_heads);
+    trace.put("kda.beta", rows.beta);
+    trace.put("kda.o", raw_out, n_heads);
+    trace.put("kda.o_gated", gated, n_heads);
   }
 
-  scratch.out_x.set(op.out);
+  scratch.out_x.set(gated);
   const Product output[] = {{&scratch.out_x, w.o, out}};
-  trace.inputs({TensorId::kKdaOutput}, op.out);
+  trace.inputs({TensorId::kKdaOutput}, gated);
   ops.matmul(output);
 }
 

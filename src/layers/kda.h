@@ -1,6 +1,7 @@
 // Kimi Delta Attention.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "arch/model_config.h"
@@ -26,10 +27,10 @@ class KdaLayer {
   /// weights outlive the layer.
   KdaLayer(const ModelConfig& config, const KdaWeights& weights);
 
-  /// out = KDA(x) for the tokens of x, which follow those that state has seen; advances state. Where state.kept has
-  /// room, only by its pending rows: those of x are kept there, and may be taken back.
-  void forward(Ops& ops, Activation& x, const KdaState& state, KdaScratch& scratch, const MatView& out,
-               const Trace& trace) const;
+  /// out = KDA(x) for the tokens of segments, one after the other; advances their states in this layer, of a tentative
+  /// segment by its pending rows only.
+  void forward(Ops& ops, Activation& x, std::span<const Segment> segments, int64_t layer, KdaScratch& scratch,
+               const MatView& out, const Trace& trace) const;
 
   /// Advances state by its pending rows.
   void settle(Ops& ops, const KdaState& state) const;

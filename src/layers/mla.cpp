@@ -58,7 +58,7 @@ MlaLayer::MlaLayer(const ModelConfig& c, const MlaWeights& weights, int64_t expa
   expand_from_ = less_a_pair <= 0 ? INT64_MAX : std::max(kLeastExpanded, more_a_key / less_a_pair + 1);
 }
 
-void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch,
+void MlaLayer::forward(Ops& ops, Activation& x, std::span<const Segment> segments, int64_t layer, MlaScratch& scratch,
                        const MatView& out, const Trace& trace) const {
   const ModelConfig& c = config_;
   const MlaWeights& w = weights_;
@@ -86,34 +86,48 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
   }
   trace.put("mla.q", q, n_heads);
 
-  const MatView rows = {cache + first_position * c.latent_dim(), n, c.latent_dim(), c.latent_dim()};
-  ops.rms_norm(kv.columns(0, rank), w.kv_a_norm, c.rms_norm_eps, rows.columns(0, rank));
-  ops.copy(kv.columns(rank, rope), rows.columns(rank, rope));
-  trace.put("mla.latent", rows.columns(0, rank));
-  trace.inputs({TensorId::kMlaKvUp}, rows.columns(0, rank));  // what the product reads that is not absorbed
-  trace.put("mla.k_pe", rows.columns(rank, rope));
+  int64_t first = 0;
+  for (const Segment& segment : segments) {
+    const MatView rows = {segment.state->latents(layer) + segment.state->size() * c.latent_dim(), segment.n(),
+                          c.latent_dim(), c.latent_dim()};
+    const MatView from = kv.rows_from(first, segment.n());
+    ops.rms_norm(from.columns(0, rank), w.kv_a_norm, c.rms_norm_eps, rows.columns(0, rank));
+    ops.copy(from.columns(rank, rope), rows.columns(rank, rope));
+    trace.put("mla.latent", rows.columns(0, rank));
+    trace.inputs({TensorId::kMlaKvUp}, rows.columns(0, rank));  // what the product reads that is not absorbed
+    trace.put("mla.k_pe", rows.columns(rank, rope));
+    first += segment.n();
+  }
 
   const MatView heads_out = scratch.out.first_rows(n);
-  if (n >= expand_from_ && !trace) {
+  std::vector<float> all_ctx;  // for the trace
+  const auto absorbed = [&](int64_t begin, int64_t end) {
+    for (; begin < end; begin += kMlaTileTokens) {
+      const int64_t n_tile = std::min(kMlaTileTokens, end - begin);
+      attend(ops, segments, layer, begin, begin + n_tile, scratch, trace);
+      if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
+    }
+  };
+  int64_t begin = 0;  // of the rows that have no output yet
+  int64_t end = 0;
+  for (const Segment& segment : segments) {
+    const int64_t segment_begin = end;
+    end += segment.n();
+    if (segment.n() < expand_from_ || trace) continue;
+    absorbed(begin, segment_begin);
     ops.mla_expanded({.n_heads = n_heads,
-                      .first_position = first_position,
+                      .first_position = segment.state->size(),
                       .scale = scale(),
-                      .q = q,
-                      .cache = cache,
+                      .q = q.rows_from(segment_begin, segment.n()),
+                      .cache = segment.state->latents(layer),
                       .k_b = &w.k_b,
                       .v_b = &w.v_b,
                       .states = scratch.states,
-                      .out = heads_out});
-  } else {
-    std::vector<float> all_ctx;  // for the trace
-    for (int64_t begin = 0; begin < n; begin += kMlaTileTokens) {
-      const int64_t n_tile = std::min(kMlaTileTokens, n - begin);
-      attend(ops, q.rows_from(begin, n_tile), cache, first_position + begin, scratch,
-             heads_out.rows_from(begin, n_tile), trace);
-      if (trace) all_ctx.insert(all_ctx.end(), scratch.ctx.data, scratch.ctx.row(n_tile * n_heads));
-    }
-    trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
+                      .out = heads_out.rows_from(segment_begin, segment.n())});
+    begin = end;
   }
+  absorbed(begin, n);
+  if (trace) trace.put("mla.ctx", {all_ctx.data(), n, n_heads * rank, n_heads * rank}, n_heads);
   scratch.out_x.set(heads_out);
   const Product output[] = {{&scratch.out_x, w.o, out}};
   trace.inputs({TensorId::kMlaOutput}, heads_out);
@@ -122,10 +136,12 @@ void MlaLayer::forward(Ops& ops, Activation& x, float* cache, int64_t first_posi
 
 float MlaLayer::scale() const noexcept { return 1 / std::sqrt(static_cast<float>(config_.qk_head_dim())); }
 
-void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
-                      const MatView& out, const Trace& trace) const {
+void MlaLayer::attend(Ops& ops, std::span<const Segment> segments, int64_t layer, int64_t begin, int64_t end,
+                      MlaScratch& scratch, const Trace& trace) const {
   const ModelConfig& c = config_;
-  const int64_t n = q.rows;
+  const int64_t n = end - begin;
+  const MatView q = scratch.q.rows_from(begin, n);
+  const MatView out = scratch.out.rows_from(begin, n);
   const int64_t n_heads = c.n_heads;
   const int64_t rank = c.kv_lora_rank;
   // Each head's rows go through that head's matrix.
@@ -150,13 +166,21 @@ void MlaLayer::attend(Ops& ops, const MatView& q, const float* cache, int64_t fi
   ops.copy(q_heads.columns(c.qk_nope_head_dim, c.qk_rope_head_dim), q_latent.columns(rank, c.qk_rope_head_dim));
 
   const MatView ctx = scratch.ctx.first_rows(n * n_heads);
-  ops.mla_attend({.n_heads = n_heads,
-                  .dim_v = rank,
-                  .first_position = first_position,
-                  .scale = scale(),
-                  .q = q_latent,
-                  .cache = cache,
-                  .ctx = ctx});
+  int64_t first = 0;  // of the segment, in the batch
+  for (const Segment& segment : segments) {
+    const int64_t from = std::max(begin, first);
+    const int64_t to = std::min(end, first + segment.n());
+    if (from < to) {
+      ops.mla_attend({.n_heads = n_heads,
+                      .dim_v = rank,
+                      .first_position = segment.state->size() + from - first,
+                      .scale = scale(),
+                      .q = q_latent.rows_from((from - begin) * n_heads, (to - from) * n_heads),
+                      .cache = segment.state->latents(layer),
+                      .ctx = ctx.rows_from((from - begin) * n_heads, (to - from) * n_heads)});
+    }
+    first += segment.n();
+  }
   scratch.ctx_x.set(ctx);
   const GroupedProduct expand[] = {{&scratch.ctx_x, &weights_.v_b, out.split(n_heads), &by_head}};
   trace.inputs({TensorId::kMlaVUp}, ctx, by_head);

@@ -1,9 +1,12 @@
 // Multi-head latent attention without positional encoding.
 #pragma once
 
+#include <span>
+
 #include "arch/model_config.h"
 #include "layers/trace.h"
 #include "ops/ops.h"
+#include "state/sequence_state.h"
 #include "weights/checkpoint.h"
 
 namespace kda {
@@ -35,16 +38,16 @@ class MlaLayer {
   /// work.
   MlaLayer(const ModelConfig& config, const MlaWeights& weights, int64_t expand_from);
 
-  /// out = MLA(x) for the tokens of x at positions first_position ...; writes their rows of cache [context, R + P].
-  /// With a sink at work the form is the absorbed one, whose intermediates it knows.
-  void forward(Ops& ops, Activation& x, float* cache, int64_t first_position, MlaScratch& scratch, const MatView& out,
-               const Trace& trace) const;
+  /// out = MLA(x) for the tokens of segments, one after the other; writes their rows of the caches of this layer. With
+  /// a sink at work the form is the absorbed one, whose intermediates it knows.
+  void forward(Ops& ops, Activation& x, std::span<const Segment> segments, int64_t layer, MlaScratch& scratch,
+               const MatView& out, const Trace& trace) const;
 
  private:
-  /// From queries [U, H * (N + P)] to heads' outputs [U, H * V], in absorbed form; the tokens' rows of the cache are
-  /// there. ctx [U * H, R] stays in scratch.
-  void attend(Ops& ops, const MatView& q, const float* cache, int64_t first_position, MlaScratch& scratch,
-              const MatView& out, const Trace& trace) const;
+  /// From queries of rows [begin, end) of the batch [T, H * (N + P)] to heads' outputs [T, H * V], in absorbed form, at
+  /// most kMlaTileTokens; their rows of the caches are there. ctx [U * H, R] stays in scratch.
+  void attend(Ops& ops, std::span<const Segment> segments, int64_t layer, int64_t begin, int64_t end,
+              MlaScratch& scratch, const Trace& trace) const;
 
   /// Of the scores: 1 / sqrt(N + P).
   [[nodiscard]] float scale() const noexcept;

@@ -68,18 +68,6 @@ int64_t Model::owned_bytes() const noexcept {
   return bytes;
 }
 
-void Model::forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids,
-                    TensorSink* sink, const std::function<void(int64_t)>& each_layer) const {
-  run_layers(ops, workspace, state, ids, 0, sink, each_layer);
-  state.append(ids);
-}
-
-void Model::forward_tentative(Ops& ops, Workspace& workspace, SequenceState& state,
-                              std::span<const int32_t> ids) const {
-  run_layers(ops, workspace, state, ids, static_cast<int64_t>(ids.size()), nullptr, {});
-  state.append_tentative(ids);
-}
-
 void Model::settle(Ops& ops, SequenceState& state) const {
   if (state.n_pending() > 0) {
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -91,14 +79,22 @@ void Model::settle(Ops& ops, SequenceState& state) const {
   state.settled();
 }
 
-void Model::run_layers(Ops& ops, Workspace& workspace, const SequenceState& state, std::span<const int32_t> ids,
-                       int64_t n_tentative, TensorSink* sink, const std::function<void(int64_t)>& each_layer) const {
-  const auto n = static_cast<int64_t>(ids.size());
-  KDA_CHECK(n >= 1 && n <= workspace.max_tokens && state.size() + n <= state.context());
+void Model::forward(Ops& ops, Workspace& workspace, std::span<const Segment> segments, TensorSink* sink,
+                    const std::function<void(int64_t)>& each_layer) const {
+  int64_t n = 0;
+  for (const Segment& segment : segments) {
+    KDA_CHECK(segment.n() >= 1 && segment.state->size() + segment.n() <= segment.state->context());
+    n += segment.n();
+  }
+  KDA_CHECK(n >= 1 && n <= workspace.max_tokens);
   const MatView x = workspace.x.first_rows(n);
   const MatView h = workspace.h.first_rows(n);
   const MatView y = workspace.y.first_rows(n);
-  ops.embed(weights_.token_embd, ids, x);
+  int64_t begin = 0;
+  for (const Segment& segment : segments) {
+    ops.embed(weights_.token_embd, segment.ids, x.rows_from(begin, segment.n()));
+    begin += segment.n();
+  }
   Trace(sink, -1).put("embed", x);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
@@ -108,10 +104,9 @@ void Model::run_layers(Ops& ops, Workspace& workspace, const SequenceState& stat
     trace.put("attn_norm", h);
     workspace.h_x.set(h);
     if (const auto* kda = std::get_if<KdaLayer>(&layer.attention)) {
-      kda->forward(ops, workspace.h_x, state.kda(index, n_tentative), workspace.kda, y, trace);
+      kda->forward(ops, workspace.h_x, segments, index, workspace.kda, y, trace);
     } else {
-      std::get<MlaLayer>(layer.attention)
-          .forward(ops, workspace.h_x, state.latents(index), state.size(), workspace.mla, y, trace);
+      std::get<MlaLayer>(layer.attention).forward(ops, workspace.h_x, segments, index, workspace.mla, y, trace);
     }
     trace.put("attn_out", y);
     ops.add(y, x);
@@ -129,17 +124,32 @@ void Model::run_layers(Ops& ops, Workspace& workspace, const SequenceState& stat
     trace.put("out", x);
     if (each_layer && i + 1 < layers_.size()) each_layer(index + 1);
   }
+  for (const Segment& segment : segments) {
+    segment.tentative ? segment.state->append_tentative(segment.ids) : segment.state->append(segment.ids);
+  }
+}
+
+void Model::logits(Ops& ops, Workspace& workspace, std::span<const int64_t> rows, const MatView& logits) const {
+  const MatView h = workspace.h.first_rows(logits.rows);
+  for (int64_t i = 0; i < logits.rows; ++i) {
+    ops.rms_norm(workspace.x.rows_from(rows[static_cast<size_t>(i)], 1), weights_.output_norm, config_.rms_norm_eps,
+                 h.rows_from(i, 1));
+  }
+  head(ops, workspace, h, logits, nullptr);
 }
 
 void Model::logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const {
-  const MatView x = workspace.x.rows_from(first, logits.rows);
   const MatView h = workspace.h.first_rows(logits.rows);
-  ops.rms_norm(x, weights_.output_norm, config_.rms_norm_eps, h);
+  ops.rms_norm(workspace.x.rows_from(first, logits.rows), weights_.output_norm, config_.rms_norm_eps, h);
+  head(ops, workspace, h, logits, sink);
+}
+
+void Model::head(Ops& ops, Workspace& workspace, const MatView& h, const MatView& logits, TensorSink* sink) const {
   workspace.h_x.set(h);
-  const Product head[] = {{&workspace.h_x, weights_.output, logits}};
+  const Product products[] = {{&workspace.h_x, weights_.output, logits}};
   const Trace trace(sink, -1);
   trace.inputs({TensorId::kOutput}, h);
-  ops.matmul(head);
+  ops.matmul(products);
   trace.put("norm", h);
   trace.put("logits", logits);
 }

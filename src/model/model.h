@@ -43,28 +43,27 @@ class Model {
   /// config and weights outlive the model. expand_mla_from: see MlaLayer.
   Model(const ModelConfig& config, const ModelWeights& weights, int64_t expand_mla_from = 0);
 
-  /// Sends ids through all layers behind the tokens that state holds and appends them to state; the residual stream
-  /// stays in workspace.x. At most workspace.max_tokens ids, in range, that fit the context. sink may be nullptr; with
-  /// one, memory is allocated and put() may throw, which leaves the recurrent part of state undefined. So may
-  /// each_layer, which hears the number of layers done after each but the last.
-  void forward(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids, TensorSink* sink,
+  /// Sends the tokens of segments through all layers, each behind the tokens that its state holds, and appends them
+  /// there; the residual stream stays in workspace.x, one segment after the other. At most workspace.max_tokens ids, in
+  /// range, that fit the contexts; no state twice. sink may be nullptr; with one, memory is allocated and put() may
+  /// throw, which leaves the recurrent parts of the states undefined. So may each_layer, which hears the number of
+  /// layers done after each but the last.
+  void forward(Ops& ops, Workspace& workspace, std::span<const Segment> segments, TensorSink* sink,
                const std::function<void(int64_t)>& each_layer = {}) const;
-
-  /// As forward(), but all ids after the first may be taken back: see SequenceState.
-  void forward_tentative(Ops& ops, Workspace& workspace, SequenceState& state, std::span<const int32_t> ids) const;
 
   /// Brings pending rows into the recurrent part of state.
   void settle(Ops& ops, SequenceState& state) const;
 
-  /// Logits after the tokens [first, first + logits.rows) of the last forward().
+  /// Logits after the tokens rows[i] of the last forward(), counted over its segments.
+  void logits(Ops& ops, Workspace& workspace, std::span<const int64_t> rows, const MatView& logits) const;
+  /// Those after the tokens [first, first + logits.rows).
   void logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const;
 
   /// Bytes that the model holds beside the checkpoint.
   [[nodiscard]] int64_t owned_bytes() const noexcept;
 
  private:
-  void run_layers(Ops& ops, Workspace& workspace, const SequenceState& state, std::span<const int32_t> ids,
-                  int64_t n_tentative, TensorSink* sink, const std::function<void(int64_t)>& each_layer) const;
+  void head(Ops& ops, Workspace& workspace, const MatView& h, const MatView& logits, TensorSink* sink) const;
 
   struct Layer {
     std::variant<KdaLayer, MlaLayer> attention;

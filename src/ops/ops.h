@@ -92,6 +92,14 @@ struct KdaRows {
   MatView q, k, v;  // [T, C] projections
   MatView f;        // [T, C] decay gate before the bias
   MatView beta;     // [T, H] before the sigmoid
+
+  [[nodiscard]] KdaRows rows_from(int64_t begin, int64_t n) const noexcept {
+    return {.q = q.rows_from(begin, n),
+            .k = k.rows_from(begin, n),
+            .v = v.rows_from(begin, n),
+            .f = f.rows_from(begin, n),
+            .beta = beta.rows_from(begin, n)};
+  }
 };
 
 /// The part of a KDA layer between its projections; equations in layers/kda.cpp. T tokens, H heads, K channels a head,

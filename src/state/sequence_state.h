@@ -85,4 +85,13 @@ class SequenceState {
   int32_t* tokens_;  // [context], in cache_ after the latents
 };
 
+/// Tokens of one sequence that go through the layers together with those of others, behind the ones that state holds.
+struct Segment {
+  SequenceState* state = nullptr;
+  std::span<const int32_t> ids;
+  bool tentative = false;  // all after the first may be taken back
+
+  [[nodiscard]] int64_t n() const noexcept { return static_cast<int64_t>(ids.size()); }
+};
+
 }  // namespace kda

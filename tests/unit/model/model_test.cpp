@@ -38,7 +38,8 @@ struct ModelRun {
     std::vector<float> result(static_cast<size_t>(vocab));
     for (size_t done = 0; done < ids.size(); done += kBatch) {
       const auto part = ids.subspan(done, std::min<size_t>(kBatch, ids.size() - done));
-      model.forward(*ops, *workspace, state, part, nullptr);
+      const Segment segment = {&state, part};
+      model.forward(*ops, *workspace, {&segment, 1}, nullptr);
       model.logits(*ops, *workspace, static_cast<int64_t>(part.size()) - 1, {result.data(), 1, vocab, vocab}, nullptr);
     }
     return result;
@@ -82,7 +83,8 @@ TEST_P(ModelTest, RowsOfLogitsAreThoseOfTheirTokens) {
   const std::vector<int32_t> ids = {1, 2, 3, 4, 5};
   ModelRun all(*checkpoint, *kernels, std::byte{0});
   std::vector<float> rows(3 * 96);
-  all.model.forward(*all.ops, *all.workspace, all.state, ids, nullptr);
+  const Segment segment = {&all.state, ids};
+  all.model.forward(*all.ops, *all.workspace, {&segment, 1}, nullptr);
   all.model.logits(*all.ops, *all.workspace, 2, {rows.data(), 3, 96, 96}, nullptr);
   for (size_t i = 0; i < 3; ++i) {
     ModelRun one(*checkpoint, *kernels, std::byte{0});
