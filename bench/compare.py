@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Speed and memory of kda beside llama.cpp on the same GGUF file: medians, spreads and ratios of interleaved runs.
 
-    compare.py MODEL.gguf --peer FOLDER [-p 512] [-n 32] [-d 0] [-t 2] [-b 1024] [--rounds 3] [--reps 2] [--json OUT.json]
+    compare.py MODEL.gguf --peer FOLDER [-p 512] [-n 32] [-s 1] [-d 0] [-t 2] [-b 1024] [--rounds 3] [--reps 2] [--json OUT.json]
 
-FOLDER is a scratch folder outside the repository with `npm install --ignore-scripts node-llama-cpp@3.22.1` done in it. -p, -n and -d
-are lists, as for `kda bench`: prompts, generations and the tokens in the context before.
+FOLDER is a scratch folder outside the repository with `npm install --ignore-scripts node-llama-cpp@3.22.1` done in it. -p, -n, -s and
+-d are lists, as for `kda bench`: prompts, generations, sequences that generate side by side and the tokens in the context before.
 
 How it measures:
 - A round is one process of `kda bench` and then one of the peer, each with all tests; rounds follow each other, A B A B. Whatever else
@@ -82,7 +82,7 @@ class Kda:
         a = self.a
         command = [a.kda, "bench", a.model, "-t", str(a.threads), "-r", str(reps), "-o", "json",
                    "-p", ",".join(map(str, prompts)) or "0", "-n", ",".join(map(str, generations)) or "0",
-                   "-d", ",".join(map(str, depths))]
+                   "-s", ",".join(map(str, a.sequences)), "-d", ",".join(map(str, depths))]
         command += ["-b", str(a.batch)] if a.batch else []
         command += [] if warm else ["--no-warm-up"]
         out, _, peak = run(command, sample=sample)
@@ -136,10 +136,10 @@ def table(rows):
 
 
 def compare_speed(a, kda, peer):
-    tests = {f"{kind}{n}" + (f"@d{d}" if d else ""): (kind, n, d)
-             for d in a.depth for kind, ns in (("pp", a.prompt), ("tg", a.generate)) for n in ns}
+    tests = {f"{kind}{n}" + (f"x{s}" if s > 1 else "") + (f"@d{d}" if d else ""): (kind, n, s, d)
+             for d in a.depth for kind, ns, side in (("pp", a.prompt, [1]), ("tg", a.generate, a.sequences)) for n in ns for s in side}
     candidates = {name: [f"fa={fa}:ub={ub}" for fa in a.fa for ub in (a.ubatch if kind == "pp" else a.ubatch[:1])]
-                  for name, (kind, _, _) in tests.items()}
+                  for name, (kind, *_) in tests.items()}
     note("looking for the peer's best settings")
     tried, _ = peer.bench(candidates, 1)
     best = {name: max(settings, key=lambda s: statistics.median(tried[name, s])) for name, settings in candidates.items()}
@@ -148,19 +148,19 @@ def compare_speed(a, kda, peer):
         note(f"round {r + 1} of {a.rounds}")
         mine = {row["test"]: row for row in kda.bench(a.prompt, a.generate, a.depth, a.reps)[0]["rows"]}
         other, _ = peer.bench(best, a.reps)
-        for name, (_, n, _) in tests.items():
-            here = [n / s for s in mine[name]["seconds"]]
+        for name, (_, n, n_sequences, _) in tests.items():
+            here = [n * n_sequences / s for s in mine[name]["seconds"]]
             there = other[name, best[name]]
             ours[name] += here
             theirs[name] += there
             ratios[name].append(statistics.median(here) / statistics.median(there))
     result = []
     rows = [["test", "kda tokens/s", "min .. max", "llama.cpp tokens/s", "min .. max", "its setting", "kda / llama.cpp", "of rounds"]]
-    for name, (kind, n, d) in tests.items():
+    for name, (kind, n, n_sequences, d) in tests.items():
         us, them = statistics.median(ours[name]), statistics.median(theirs[name])
         rows.append([name, f"{us:.2f}", spread(ours[name]), f"{them:.2f}", spread(theirs[name]), best[name], f"{us / them:.2f}",
                      spread(ratios[name])])
-        result.append({"test": name, "kind": "prompt" if kind == "pp" else "generation", "tokens": n, "depth": d,
+        result.append({"test": name, "kind": "prompt" if kind == "pp" else "generation", "tokens": n, "sequences": n_sequences, "depth": d,
                        "kda": us, "kda_rates": ours[name], "peer": them, "peer_rates": theirs[name], "peer_setting": best[name],
                        "ratio": us / them, "round_ratios": ratios[name]})
     table(rows)
@@ -201,6 +201,7 @@ def main():
     ap.add_argument("--kda", default=os.path.join(HERE, "..", "build", "release", "bin", "kda"))
     ap.add_argument("-p", "--prompt", type=numbers, default=[512], metavar="LIST")
     ap.add_argument("-n", "--generate", type=numbers, default=[32], metavar="LIST")
+    ap.add_argument("-s", "--sequences", type=numbers, default=[1], metavar="LIST")
     ap.add_argument("-d", "--depth", type=numbers, default=[0], metavar="LIST")
     ap.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     ap.add_argument("-b", "--batch", type=int, help="of kda (default: its own)")
@@ -213,6 +214,7 @@ def main():
     a = ap.parse_args()
     a.prompt, a.generate = ([n for n in ns if n > 0] for ns in (a.prompt, a.generate))
     a.depth = sorted(set(a.depth))
+    a.sequences = [n for n in a.sequences if n > 0] or [1]
     if a.rounds < 1 or a.reps < 1 or not (a.prompt or a.generate) or not (a.depth and a.fa and a.ubatch):
         ap.error("nothing to measure")
     kda = Kda(a)

@@ -17,9 +17,11 @@ namespace kda::cli {
 
 namespace {
 
+constexpr int64_t kMaxSequences = 1024;
+
 struct BenchArgs {
   std::string model;
-  std::string prompts = "512", generations = "32", depths = "0", batches, threads;
+  std::string prompts = "512", generations = "32", sequences = "1", edits = "0", depths = "0", batches, threads;
   int64_t repetitions = 3;
   bool no_warm_up = false;
   std::string output = "table";
@@ -28,7 +30,7 @@ struct BenchArgs {
 
 /// What BenchArgs say, as numbers.
 struct BenchPlan {
-  std::vector<BenchTest> prompts, generations;  // by depth
+  std::vector<BenchTest> prompts, generations;  // by depth; generations with what is measured like them
   std::vector<int64_t> batches, threads;
   int64_t context = 1;
 };
@@ -37,25 +39,37 @@ BenchPlan make_plan(const BenchArgs& args) {
   std::vector<int64_t> depths = parse_numbers(args.depths, "--depth", 0, kMaxContext);
   std::ranges::sort(depths);  // each is reached from the one before
   BenchPlan plan;
-  const auto add = [&](std::vector<BenchTest>& tests, BenchTest::Kind kind, const std::string& text,
-                       const std::string& option) {
-    const std::vector<int64_t> counts = parse_numbers(text, option, 0, kMaxContext);
-    for (const int64_t depth : depths) {
-      for (const int64_t n : counts) {
-        if (n > kMaxContext - depth) {
-          fail(ErrorCode::kUsage, "{}: {} tokens behind {} do not fit a context, expected at most {} together", option,
-               n, depth, kMaxContext);
-        }
-        if (n == 0) continue;
-        tests.push_back({kind, n, depth});
-        plan.context = std::max(plan.context, depth + n);
+  const auto add = [&](std::vector<BenchTest>& tests, const BenchTest& test, const std::string& option) {
+    if (test.n_tokens == 0) return;
+    if (test.context() > kMaxContext) {
+      fail(ErrorCode::kUsage, "{}: {} needs a context of {} tokens, expected at most {}", option, test.name(),
+           test.context(), kMaxContext);
+    }
+    tests.push_back(test);
+    plan.context = std::max(plan.context, test.context());
+  };
+  const std::vector<int64_t> prompts = parse_numbers(args.prompts, "--prompt", 0, kMaxContext);
+  const std::vector<int64_t> generations = parse_numbers(args.generations, "--generate", 0, kMaxContext);
+  const std::vector<int64_t> sequences = parse_numbers(args.sequences, "--sequences", 1, kMaxSequences);
+  const std::vector<int64_t> edits = parse_numbers(args.edits, "--edit", 0, kMaxContext);
+  using Kind = BenchTest::Kind;
+  for (const int64_t depth : depths) {
+    for (const int64_t n : prompts)
+      add(plan.prompts, {.kind = Kind::kPrompt, .n_tokens = n, .depth = depth}, "--prompt");
+    for (const int64_t n : generations) {
+      for (const int64_t s : sequences) {
+        add(plan.generations, {.kind = Kind::kGeneration, .n_tokens = n, .depth = depth, .n_sequences = s},
+            "--generate");
       }
     }
-  };
-  add(plan.prompts, BenchTest::Kind::kPrompt, args.prompts, "--prompt");
-  add(plan.generations, BenchTest::Kind::kGeneration, args.generations, "--generate");
+    for (const int64_t n : edits) {
+      for (const Kind kind : {Kind::kEdit, Kind::kDraftedEdit}) {
+        add(plan.generations, {.kind = kind, .n_tokens = n, .depth = depth}, "--edit");
+      }
+    }
+  }
   if (plan.prompts.empty() && plan.generations.empty()) {
-    fail(ErrorCode::kUsage, "--prompt and --generate: both are 0, nothing is left to measure");
+    fail(ErrorCode::kUsage, "--prompt, --generate and --edit: all are 0, nothing is left to measure");
   }
   plan.batches = args.batches.empty() ? std::vector{args.engine.batch_tokens}
                                       : parse_numbers(args.batches, "--batch", 1, kMaxBatch);
@@ -81,6 +95,9 @@ void run_tests(const BenchArgs& args, const BenchPlan& plan, BenchReport& report
       EngineOptions options = args.engine;
       options.threads = static_cast<int>(threads);
       options.batch_tokens = batch;
+      const bool drafted =
+          std::ranges::any_of(tests, [](const BenchTest& t) { return t.kind == BenchTest::Kind::kDraftedEdit; });
+      options.max_guesses = drafted ? kMaxGuesses : 0;
       const std::unique_ptr<Engine> engine = Engine::open(args.model, options, environment);
       Benchmark benchmark(*engine, plan.context);
       if (!begun) {
@@ -127,16 +144,25 @@ void add_bench(CLI::App& root, Action& chosen) {
       "  kda bench MODEL -p 512,4096 -n 32 -d 0,4096\n"
       "  kda bench MODEL -p 512-4096*2 -n 0 -b 512,1024 -t 1-4\n"
       "  kda bench MODEL --output json > rates.json\n"
-      "Lists: 512,4096; ranges: 1-4, 1-8*2, 0-3000+1000. pp512@d4096 is a prompt of 512 tokens behind 4096\n"
-      "others, tg32 a generation of 32. Each row is the median of the repetitions, which follow a pass that does\n"
-      "not count. GMAC/s: multiply-adds that the model's equations need. GB/s: weights, states and latents that\n"
-      "the tokens have to read or write; `of read` is their share of what a plain sum over memory reached between\n"
-      "the repetitions. Tokens are random but always the same, and so is the checksum of the logits for the same\n"
-      "file, options and kernels.");
+      "Lists: 512,4096; ranges: 1-4, 1-8*2, 0-3000+1000.\n"
+      "pp512@d4096: a prompt of 512 tokens behind 4096 others. tg32: a generation of 32; tg32x8: in 8 sequences\n"
+      "at once. ed256: a text of 256 tokens, in the context, is written again with every 24th changed; ed256-ngram:\n"
+      "as with --draft ngram. Each row is the median of the repetitions, which follow a pass that does not count.\n"
+      "GMAC/s: multiply-adds that the model's equations need. GB/s: weights, states and latents that the tokens\n"
+      "have to read or write; `of read` is their share of what a plain sum over memory reached between the\n"
+      "repetitions. Tokens are random but always the same, and so is the checksum of the logits for the same file,\n"
+      "options and kernels.");
   const auto args = std::make_shared<BenchArgs>();
   add_model_argument(command, args->model);
   command.add_option("--prompt,-p", args->prompts, "Lengths of prompts; 0: none (default: 512)")->type_name("LIST");
   command.add_option("--generate,-n", args->generations, "Lengths of generations; 0: none (default: 32)")
+      ->type_name("LIST");
+  command
+      .add_option("--sequences,-s", args->sequences, "Sequences that generate side by side in one pass (default: 1)")
+      ->type_name("LIST");
+  command
+      .add_option("--edit,-e", args->edits,
+                  "Lengths of a text that is written again with changes, without and with guesses (default: 0)")
       ->type_name("LIST");
   command.add_option("--depth,-d", args->depths, "Tokens in the context before (default: 0)")->type_name("LIST");
   command

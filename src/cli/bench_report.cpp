@@ -17,6 +17,22 @@ namespace {
 
 bool is_prompt(const BenchResult& result) { return result.test.kind == BenchTest::Kind::kPrompt; }
 
+/// Whether its rate is held against that of reading memory.
+bool has_bytes(const BenchResult& result) { return result.bytes > 0; }
+std::string_view kind_name(const BenchResult& result) {
+  switch (result.test.kind) {
+    case BenchTest::Kind::kPrompt:
+      return "prompt";
+    case BenchTest::Kind::kGeneration:
+      return "generation";
+    case BenchTest::Kind::kEdit:
+      return "edit";
+    case BenchTest::Kind::kDraftedEdit:
+      break;
+  }
+  return "drafted edit";
+}
+
 double lowest(const BenchResult& result) { return std::ranges::min(result.rates()); }
 double highest(const BenchResult& result) { return std::ranges::max(result.rates()); }
 
@@ -54,7 +70,7 @@ Cells cells(const BenchSetting& setting, const BenchResult& r) {
                fmt::format("{:016x}", r.logits_checksum)};
   if (is_prompt(r)) {
     out[5] = digits(r.mac_rate() / 1e9);
-  } else {
+  } else if (has_bytes(r)) {
     out[6] = digits(r.byte_rate() / 1e9);
     out[7] = fmt::format("{:.0f} %", 100 * r.byte_rate() / r.read_rate);
   }
@@ -118,18 +134,18 @@ class CsvReport : public BenchReport {
     model_ = quoted(model_name(engine, model));
     model_bytes_ = model_bytes(engine);
     write_output(
-        "model,model_bytes,isa,test,kind,tokens,depth,threads,batch,repetitions,tokens_per_second,"
+        "model,model_bytes,isa,test,kind,tokens,sequences,depth,threads,batch,repetitions,tokens_per_second,"
         "tokens_per_second_min,tokens_per_second_max,macs_per_second,bytes_per_second,read_bytes_per_second,"
         "logits_xxh64\n");
   }
   void add(const BenchSetting& setting, const BenchResult& r) override {
     const bool prompt = is_prompt(r);
     write_output(fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{},{},{},{:016x}\n", model_, model_bytes_, isa_,
-        r.test.name(), prompt ? "prompt" : "generation", r.test.n_tokens, r.test.depth, setting.threads,
+        "{},{},{},{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{},{},{},{:016x}\n", model_, model_bytes_, isa_,
+        r.test.name(), kind_name(r), r.test.n_tokens, r.test.n_sequences, r.test.depth, setting.threads,
         prompt ? setting.batch_tokens : 1, r.seconds.size(), median(r.rates()), lowest(r), highest(r),
-        prompt ? fmt::format("{:.6g}", r.mac_rate()) : "", prompt ? "" : fmt::format("{:.6g}", r.byte_rate()),
-        prompt ? "" : fmt::format("{:.6g}", r.read_rate), r.logits_checksum));
+        prompt ? fmt::format("{:.6g}", r.mac_rate()) : "", has_bytes(r) ? fmt::format("{:.6g}", r.byte_rate()) : "",
+        has_bytes(r) ? fmt::format("{:.6g}", r.read_rate) : "", r.logits_checksum));
   }
   void end(bool) override {}
 
@@ -156,8 +172,9 @@ class JsonReport : public BenchReport {
   void add(const BenchSetting& setting, const BenchResult& r) override {
     OrderedJson row;
     row["test"] = r.test.name();
-    row["kind"] = is_prompt(r) ? "prompt" : "generation";
+    row["kind"] = kind_name(r);
     row["tokens"] = r.test.n_tokens;
+    row["sequences"] = r.test.n_sequences;
     row["depth"] = r.test.depth;
     row["threads"] = setting.threads;
     row["batch"] = is_prompt(r) ? setting.batch_tokens : 1;
@@ -168,7 +185,7 @@ class JsonReport : public BenchReport {
     if (is_prompt(r)) {
       row["macs"] = r.macs;
       row["macs_per_second"] = r.mac_rate();
-    } else {
+    } else if (has_bytes(r)) {
       row["bytes"] = r.bytes;
       row["bytes_per_second"] = r.byte_rate();
       row["read_bytes_per_second"] = r.read_rate;

@@ -19,40 +19,6 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Sends the tokens of an answer through the model, with guesses of the ones to come where the engine takes them.
-class Steps {
- public:
-  Steps(Sequence& sequence, std::span<const int32_t> prompt, Generation& out) : sequence_(sequence), out_(out) {
-    if (sequence.max_guesses() == 0) return;
-    drafter_.emplace(sequence.max_guesses());
-    drafter_->append(prompt);
-  }
-
-  void feed(int32_t id) {
-    ++out_.steps;
-    if (!drafter_) return sequence_.feed({&id, 1});
-    drafter_->append({&id, 1});
-    if (sequence_.feed_guessed(id)) {
-      ++n_right_;
-      ++out_.right_guesses;
-      return;
-    }
-    drafter_->learn(n_guessed_, n_right_);
-    const std::span<const int32_t> guesses = drafter_->guess();
-    n_guessed_ = static_cast<int64_t>(guesses.size());
-    n_right_ = 0;
-    out_.guesses += n_guessed_;
-    sequence_.feed_guessing(id, guesses);
-  }
-
- private:
-  Sequence& sequence_;
-  Generation& out_;
-  std::optional<NgramDrafter> drafter_;
-  int64_t n_guessed_ = 0;  // of the latest pass
-  int64_t n_right_ = 0;
-};
-
 double per_second(int64_t n, double ms) { return n > 0 && ms > 0 ? static_cast<double>(n) * 1000.0 / ms : 0.0; }
 
 }  // namespace
@@ -112,7 +78,7 @@ Generation generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<co
     if (callbacks.text) callbacks.text(text);
   };
   const Clock::time_point generation_begin = Clock::now();
-  Steps steps(sequence, prompt, out);
+  DraftedFeed drafted(sequence, prompt);
   for (;;) {
     if (options.max_tokens >= 0 && static_cast<int64_t>(out.ids.size()) >= options.max_tokens) {
       out.finish_reason = FinishReason::kLength;
@@ -128,7 +94,8 @@ Generation generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<co
         out.context_full = true;
         break;
       }
-      steps.feed(out.ids.back());
+      drafted.feed(out.ids.back());
+      ++out.steps;
     }
     const int32_t id = sampler.sample(sequence.logits());
     if (tokenizer.is_end(id)) {
@@ -144,6 +111,8 @@ Generation generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<co
     }
   }
   if (!stream.stopped()) show(stream.finish());
+  out.guesses = drafted.n_guessed();
+  out.right_guesses = drafted.n_right();
   out.generation_ms = ms_since(generation_begin);
   return out;
 }

@@ -48,4 +48,26 @@ void NgramDrafter::learn(int64_t n_guessed, int64_t n_right) noexcept {
   }
 }
 
+DraftedFeed::DraftedFeed(Sequence& sequence, std::span<const int32_t> text) : sequence_(sequence) {
+  if (sequence.max_guesses() == 0) return;
+  drafter_.emplace(sequence.max_guesses());
+  drafter_->append(text);
+}
+
+void DraftedFeed::feed(int32_t id) {
+  if (!drafter_) return sequence_.feed({&id, 1});
+  drafter_->append({&id, 1});
+  if (sequence_.feed_guessed(id)) {
+    ++n_right_;
+    ++n_right_now_;
+    return;
+  }
+  drafter_->learn(n_guessed_now_, n_right_now_);
+  const std::span<const int32_t> guesses = drafter_->guess();
+  n_guessed_now_ = static_cast<int64_t>(guesses.size());
+  n_right_now_ = 0;
+  n_guessed_ += n_guessed_now_;
+  sequence_.feed_guessing(id, guesses);
+}
+
 }  // namespace kda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "arch/model_config.h"
 #include "base/error.h"
 #include "base/xxhash64.h"
+#include "engine/batch.h"
+#include "engine/ngram_drafter.h"
 
 namespace kda {
 
@@ -19,6 +22,7 @@ using std::chrono::steady_clock;
 
 constexpr uint64_t kSeed = 20251031;
 constexpr int kReadPasses = 3;  // over memory, a repetition
+constexpr size_t kEditEvery = 24;
 
 /// n ids of the vocabulary, all alike in probability. mt19937_64 and the remainder are the same everywhere.
 std::vector<int32_t> random_ids(int64_t n, int64_t vocab) {
@@ -48,13 +52,22 @@ void add_logits(std::span<const float> logits, const BenchTest& test, XxHash64& 
 }  // namespace
 
 std::string BenchTest::name() const {
-  const std::string name = fmt::format("{}{}", kind == Kind::kPrompt ? "pp" : "tg", n_tokens);
-  return depth == 0 ? name : fmt::format("{}@d{}", name, depth);
+  const bool edit = kind == Kind::kEdit || kind == Kind::kDraftedEdit;
+  std::string name = fmt::format("{}{}", kind == Kind::kPrompt ? "pp" : edit ? "ed" : "tg", n_tokens);
+  if (n_sequences > 1) name += fmt::format("x{}", n_sequences);
+  if (depth > 0) name += fmt::format("@d{}", depth);
+  if (kind == Kind::kDraftedEdit) name += "-ngram";
+  return name;
+}
+
+int64_t BenchTest::context() const noexcept {
+  const bool edit = kind == Kind::kEdit || kind == Kind::kDraftedEdit;
+  return depth + (edit ? 2 : 1) * n_tokens;
 }
 
 std::vector<double> BenchResult::rates() const {
   std::vector<double> rates;
-  for (const double s : seconds) rates.push_back(static_cast<double>(test.n_tokens) / s);
+  for (const double s : seconds) rates.push_back(static_cast<double>(test.n_tokens * test.n_sequences) / s);
   return rates;
 }
 
@@ -86,7 +99,70 @@ void Benchmark::go_to(int64_t depth, const FeedProgress& progress) {
   depth_ = depth;
 }
 
+double Benchmark::run_side_by_side(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress) {
+  const auto depth = static_cast<size_t>(test.depth);
+  std::vector<Batch::Item> items = {{sequence_.get(), {}}};
+  while (static_cast<int64_t>(items.size()) < test.n_sequences) {
+    if (others_.size() < items.size()) others_.push_back(engine_.new_sequence(sequence_->context()));
+    items.push_back({others_[items.size() - 1].get(), {}});
+  }
+  // Every sequence has its own tokens: those of the first, from other places on.
+  const auto id_of = [&](size_t sequence, size_t i) { return &ids_[(i + sequence * 37) % ids_.size()]; };
+  for (size_t s = 1; s < items.size(); ++s) {
+    std::vector<int32_t> before;
+    for (size_t i = 0; i < depth; ++i) before.push_back(*id_of(s, i));
+    if (depth == 0) items[s].sequence->clear();
+    (void)items[s].sequence->sync(before, {},
+                                  progress ? [&](int64_t, int64_t) { return progress(0, 1); } : FeedProgress{});
+  }
+  Batch batch(engine_, test.n_sequences, test.n_sequences);
+  XxHash64 hash;
+  double seconds = 0;
+  for (size_t i = 0; i < static_cast<size_t>(test.n_tokens); ++i) {
+    for (size_t s = 0; s < items.size(); ++s) items[s].ids = {id_of(s, depth + i), 1};
+    const auto begin = steady_clock::now();
+    batch.feed(items);
+    seconds += seconds_since(begin);
+    for (const Batch::Item& item : items) {
+      if (!item.error.empty()) fail(ErrorCode::kFormat, "{}", item.error);
+      add_logits(item.sequence->logits(), test, hash);
+    }
+    if (progress && !progress(static_cast<int64_t>(i) + 1, test.n_tokens)) fail(ErrorCode::kInterrupted, "interrupted");
+  }
+  checksum = hash.digest();
+  return seconds;
+}
+
+double Benchmark::run_edit(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress) {
+  const auto n = static_cast<size_t>(test.n_tokens);
+  const auto text = std::span(ids_).subspan(static_cast<size_t>(test.depth), n);
+  sequence_->feed(text);
+  const std::vector<int32_t> before(sequence_->tokens().begin(), sequence_->tokens().end());
+  std::optional<DraftedFeed> drafted;
+  if (test.kind == BenchTest::Kind::kDraftedEdit) drafted.emplace(*sequence_, before);
+  XxHash64 hash;
+  double seconds = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t id = i % kEditEvery == kEditEvery - 1 ? text[n - 1 - i] : text[i];
+    const auto begin = steady_clock::now();
+    if (drafted) {
+      drafted->feed(id);
+    } else {
+      sequence_->feed({&id, 1});
+    }
+    seconds += seconds_since(begin);
+    add_logits(sequence_->logits(), test, hash);
+    if (progress && !progress(static_cast<int64_t>(i) + 1, test.n_tokens)) fail(ErrorCode::kInterrupted, "interrupted");
+  }
+  checksum = hash.digest();
+  return seconds;
+}
+
 double Benchmark::run(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress) {
+  if (test.n_sequences > 1) return run_side_by_side(test, checksum, progress);
+  if (test.kind == BenchTest::Kind::kEdit || test.kind == BenchTest::Kind::kDraftedEdit) {
+    return run_edit(test, checksum, progress);
+  }
   const auto ids = std::span(ids_).subspan(static_cast<size_t>(test.depth), static_cast<size_t>(test.n_tokens));
   XxHash64 hash;
   double seconds = 0;
@@ -104,15 +180,16 @@ double Benchmark::run(const BenchTest& test, uint64_t& checksum, const FeedProgr
 }
 
 BenchResult Benchmark::measure(const BenchTest& test, int64_t repetitions, bool warm_up, const FeedProgress& progress) {
-  KDA_CHECK(test.n_tokens >= 1 && repetitions >= 1 && test.depth + test.n_tokens <= static_cast<int64_t>(ids_.size()));
-  const bool generation = test.kind == BenchTest::Kind::kGeneration;
+  KDA_CHECK(test.n_tokens >= 1 && repetitions >= 1 && test.context() <= static_cast<int64_t>(ids_.size()));
+  const bool generation = test.kind == BenchTest::Kind::kGeneration && test.n_sequences == 1;
   if (generation && !read_bandwidth_)
     read_bandwidth_ = std::make_unique<ReadBandwidth>(engine_.n_threads(), read_bytes_);
   const int64_t n_warm = warm_up ? 1 : 0;
   const int64_t total = test.depth + (n_warm + repetitions) * test.n_tokens;
-  BenchResult result{.test = test,
-                     .macs = generation ? 0 : workload_.prompt_macs(test.depth, test.n_tokens),
-                     .bytes = generation ? workload_.generation_bytes(test.depth, test.n_tokens) : 0};
+  BenchResult result{
+      .test = test,
+      .macs = test.kind == BenchTest::Kind::kPrompt ? workload_.prompt_macs(test.depth, test.n_tokens) : 0,
+      .bytes = generation ? workload_.generation_bytes(test.depth, test.n_tokens) : 0};
   // First to where the last test began: what it added must not change how this depth is cut into batches.
   go_to(depth_);
   for (int64_t i = 0; i < n_warm + repetitions; ++i) {

@@ -62,6 +62,16 @@ class BenchTest(ProgramTest):
         self.assertAlmostEqual(generation["bytes_per_second"] * seconds / generation["bytes"], 1, delta=1e-6)
         self.assertGreater(generation["read_bytes_per_second"], 0)
 
+    def test_sequences_side_by_side_and_edits_are_rows(self):
+        found = self.rows("-p", "0", "-n", "3", "-s", "1,4", "-e", "50", "-d", "9", "-r", "2")
+        self.assertEqual([r["test"] for r in found], ["tg3@d9", "tg3x4@d9", "ed50@d9", "ed50@d9-ngram"])
+        self.assertEqual([r["sequences"] for r in found], [1, 4, 1, 1])
+        self.assertEqual([r["kind"] for r in found], ["generation", "generation", "edit", "drafted edit"])
+        self.assertEqual(found[2]["logits_xxh64"], found[3]["logits_xxh64"], "guesses change the logits")
+        self.assertAlmostEqual(max(found[1]["tokens_per_second"] * s for s in found[1]["seconds"]), 12, delta=12)
+        self.fails(2, "bench", MODEL, "-s", "0", says="--sequences")
+        self.fails(2, "bench", MODEL, "-p", "0", "-n", "0", says="nothing is left")
+
     def test_the_checksum_stays_from_run_to_run(self):
         words = "-p", "8", "-n", "0", "-r", "1", "--isa", "scalar"
         first = self.rows(*words)[0]["logits_xxh64"]
@@ -138,7 +148,7 @@ class BenchTest(ProgramTest):
         for words, option in ((["-p", "x"], "--prompt"), (["-n", "4-1"], "--generate"), (["-d", "-1"], "--depth"),
                               (["-b", "0"], "--batch"), (["-b", "99999"], "--batch"), (["-t", "0"], "--threads"),
                               (["-r", "0"], "--repetitions"), (["-o", "xml"], "--output"),
-                              (["-p", "0", "-n", "0"], "--prompt and --generate"),
+                              (["-p", "0", "-n", "0"], "--prompt, --generate and --edit"),
                               (["-d", "134217728"], "--prompt"), (["-d", "134217729"], "--depth")):
             self.fails(2, "bench", MODEL, *words, says=option)
         self.fails(2, "bench", says="MODEL")
