@@ -42,6 +42,8 @@ const KernelTable* avx2_kernels() noexcept {
     table.silu = avx2::silu;
     table.sigmoid = avx2::sigmoid;
     table.axpy = avx2::axpy;
+    table.conv_silu = avx2::conv_silu;
+    table.scaled_softplus = avx2::scaled_softplus;
     return table;
   }();
   return &filled;

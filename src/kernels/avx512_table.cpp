@@ -40,6 +40,8 @@ const KernelTable* avx512_kernels() noexcept {
     table.silu = avx512::silu;
     table.sigmoid = avx512::sigmoid;
     table.axpy = avx512::axpy;
+    table.conv_silu = avx512::conv_silu;
+    table.scaled_softplus = avx512::scaled_softplus;
     return table;
   }();
   return &filled;

@@ -52,6 +52,11 @@ struct KernelTable {
   void (*sigmoid)(const float* x, int64_t n, float* out) = nullptr;
   /// y[i] += a * x[i]
   void (*axpy)(float a, const float* x, int64_t n, float* y) = nullptr;
+  /// out[i] = silu(sum over j < taps, in order, of w[j * w_stride + i] * rows[j][i]), taps >= 1
+  void (*conv_silu)(const float* const* rows, const float* w, int64_t w_stride, int64_t taps, int64_t n,
+                    float* out) = nullptr;
+  /// out[i] = a * softplus(x[i] + bias[i]), softplus(z) = log(1 + exp(z)), within a few units in the last place.
+  void (*scaled_softplus)(const float* x, const float* bias, float a, int64_t n, float* out) = nullptr;
 };
 
 /// The set that every machine has.

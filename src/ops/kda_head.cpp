@@ -2,13 +2,14 @@
 #include "ops/kda_head.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 namespace kda {
 
 namespace {
+
+constexpr int64_t kMaxConvTaps = 1024;  // configurations with more are refused
 
 // What a head carries from token to token.
 struct HeadState {
@@ -17,22 +18,19 @@ struct HeadState {
   int64_t tail_stride;  // floats from a row of a tail to the next
 };
 
-// y[t] = sum_j w[j] * x[t - (taps - 1) + j] over the head's columns; rows before the batch come from the tail.
-void convolve(const KdaOp& op, const MatView& x, const float* w, const float* tail, int64_t tail_stride, int64_t column,
-              int64_t begin, int64_t n_tokens, float* y) {
+// y[t] = silu(sum_j w[j] * x[t - (taps - 1) + j]) over the head's columns; rows before the batch come from the tail.
+void convolve(const KernelTable& kernels, const KdaOp& op, const MatView& x, const float* w, const float* tail,
+              int64_t tail_stride, int64_t column, int64_t begin, int64_t n_tokens, float* y) {
+  KDA_CHECK(op.taps <= kMaxConvTaps);
+  const float* rows[kMaxConvTaps];
   const int64_t dim = op.head_dim;
   const int64_t width = op.n_heads * dim;
-  for (int64_t t = 0; t < n_tokens; ++t, y += dim) {
+  for (int64_t t = 0; t < n_tokens; ++t) {
     for (int64_t j = 0; j < op.taps; ++j) {
       const int64_t from = t - (op.taps - 1) + j;  // relative to `begin`; the tail is what lies just before it
-      const float* in = from < 0 ? tail + (from + op.taps - 1) * tail_stride : x.row(begin + from) + column;
-      const float* tap = w + j * width + column;
-      if (j == 0) {
-        for (int64_t i = 0; i < dim; ++i) y[i] = tap[i] * in[i];
-      } else {
-        for (int64_t i = 0; i < dim; ++i) y[i] += tap[i] * in[i];
-      }
+      rows[j] = from < 0 ? tail + (from + op.taps - 1) * tail_stride : x.row(begin + from) + column;
     }
+    kernels.conv_silu(rows, w + column, width, op.taps, dim, y + t * dim);
   }
 }
 
@@ -59,51 +57,6 @@ void l2_norm(float* x, int64_t n, float eps, float scale) {
   for (i = 0; i < n; ++i) x[i] *= factor;
 }
 
-}  // namespace
-
-// softplus(z) = max(z, 0) + log1p(u), u = exp(-|z|) in (0, 1]. Branch-free, so that the compiler makes vectors of it.
-//   exp(-|z|) = 2^n * exp(r), |r| <= ln 2 / 2, with a polynomial of degree 6 for exp(r)
-//   log1p(u) = 2 artanh(s), s = u / (2 + u) <= 1/3, with the series up to s^15
-void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) noexcept {
-  constexpr auto kLargestMagnitude = std::bit_cast<int32_t>(87.0F);  // exp(-87) is still a normal number
-  constexpr int32_t kInfinity = 0x7F800000;
-  for (int64_t i = 0; i < n; ++i) {
-    const float z = x[i] + bias[i];
-    // Clamped and compared as integers: floats of one sign are ordered like their bits, and NaN lies beyond infinity.
-    const auto bits = std::bit_cast<int32_t>(z);
-    const int32_t unsigned_bits = bits & 0x7FFFFFFF;
-    const float magnitude = std::bit_cast<float>(unsigned_bits < kLargestMagnitude ? unsigned_bits : kLargestMagnitude);
-    const int32_t keep = ~(bits >> 31) | ((kInfinity - unsigned_bits) >> 31);
-    const auto positive = std::bit_cast<float>(bits & keep);  // max(z, 0), or NaN
-    const float scaled = magnitude * -1.44269504F;            // 1 / ln 2
-    const auto whole = static_cast<int32_t>(scaled - 0.5F);   // towards zero: the nearest integer of a negative number
-    const auto whole_float = static_cast<float>(whole);
-    // ln 2 in two parts, so that the product with the first is exact
-    const float r = (-magnitude - whole_float * 0.693145752F) - whole_float * 1.42860677e-6F;
-    float p = 1.0F / 720;
-    p = p * r + 1.0F / 120;
-    p = p * r + 1.0F / 24;
-    p = p * r + 1.0F / 6;
-    p = p * r + 0.5F;
-    p = p * r + 1.0F;
-    p = p * r + 1.0F;
-    const float u = p * std::bit_cast<float>((whole + 127) << 23);
-    const float s = u / (2.0F + u);
-    const float s2 = s * s;
-    float series = 1.0F / 15;
-    series = series * s2 + 1.0F / 13;
-    series = series * s2 + 1.0F / 11;
-    series = series * s2 + 1.0F / 9;
-    series = series * s2 + 1.0F / 7;
-    series = series * s2 + 1.0F / 5;
-    series = series * s2 + 1.0F / 3;
-    series = series * s2 + 1.0F;
-    out[i] = a * (positive + 2.0F * s * series);
-  }
-}
-
-namespace {
-
 // Takes rows into `memory`; their outputs go to op.out when they are those at hand.
 void run_rows(const KernelTable& kernels, const KdaOp& op, const KdaRows& rows, bool at_hand, int64_t head,
               const HeadState& memory, float* scratch) {
@@ -124,15 +77,15 @@ void run_rows(const KernelTable& kernels, const KdaOp& op, const KdaRows& rows, 
   for (int64_t begin = 0; begin < rows.q.rows; begin += kKdaChunkTokens) {
     const int64_t n = std::min(kKdaChunkTokens, rows.q.rows - begin);
     for (int64_t s = 0; s < 3; ++s) {
-      convolve(op, *projections[s], op.conv[s], memory.tail[s], memory.tail_stride, column, begin, n, convolved[s]);
+      convolve(kernels, op, *projections[s], op.conv[s], memory.tail[s], memory.tail_stride, column, begin, n,
+               convolved[s]);
       advance_tail(op, *projections[s], memory.tail[s], memory.tail_stride, column, begin, n);
-      kernels.silu(convolved[s], n * dim);
     }
     for (int64_t t = 0; t < n; ++t) {
       l2_norm(q + t * dim, dim, op.qk_norm_eps, q_scale);
       l2_norm(k + t * dim, dim, op.qk_norm_eps, 1);
-      scaled_softplus(rows.f.row(begin + t) + column, op.dt_bias.data() + column, op.a[static_cast<size_t>(head)], dim,
-                      log_decay + t * dim);
+      kernels.scaled_softplus(rows.f.row(begin + t) + column, op.dt_bias.data() + column,
+                              op.a[static_cast<size_t>(head)], dim, log_decay + t * dim);
       beta[t] = rows.beta.row(begin + t)[head];
     }
     kernels.sigmoid(beta, n, beta);

@@ -23,7 +23,4 @@ inline constexpr int64_t kKdaChunkTokens = 32;
 /// Heads may run at the same time. scratch [kda_head_scratch_floats] is 64-byte aligned.
 void kda_head(const KernelTable& kernels, const KdaOp& op, int64_t head, float* scratch);
 
-/// out[i] = a * softplus(x[i] + bias[i]), softplus(z) = log(1 + exp(z)), within a few units in the last place.
-void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) noexcept;
-
 }  // namespace kda

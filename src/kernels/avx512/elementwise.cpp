@@ -65,4 +65,35 @@ void axpy(float a, const float* x, int64_t n, float* y) {
   for_each_16(n, [&](auto load, auto store) { store(y, _mm512_fmadd_ps(factor, load(x), load(y))); });
 }
 
+void conv_silu(const float* const* rows, const float* w, int64_t w_stride, int64_t taps, int64_t n, float* out) {
+  for_each_16(n, [&](auto load, auto store) {
+    __m512 sum = _mm512_mul_ps(load(w), load(rows[0]));
+    for (int64_t j = 1; j < taps; ++j) sum = _mm512_fmadd_ps(load(w + j * w_stride), load(rows[j]), sum);
+    store(out, silu_ps(sum));
+  });
+}
+
+// softplus(z) = max(z, 0) + log1p(u), u = exp(-|z|) in (0, 1];
+// log1p(u) = 2 artanh(s), s = u / (2 + u) <= 1/3, with the series up to s^15
+void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out) {
+  const auto constant = [](float value) { return _mm512_set1_ps(value); };
+  for_each_16(n, [&](auto load, auto store) {
+    const __m512 z = _mm512_add_ps(load(x), load(bias));
+    const __m512 u = exp_ps(_mm512_or_ps(z, constant(-0.0F)));
+    const __m512 s = _mm512_div_ps(u, _mm512_add_ps(constant(2), u));
+    const __m512 s2 = _mm512_mul_ps(s, s);
+    __m512 series = constant(1.0F / 15);
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 13));
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 11));
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 9));
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 7));
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 5));
+    series = _mm512_fmadd_ps(series, s2, constant(1.0F / 3));
+    series = _mm512_fmadd_ps(series, s2, constant(1));
+    // The second operand of max is the one that survives when there is a NaN.
+    const __m512 positive = _mm512_max_ps(_mm512_setzero_ps(), z);
+    store(out, _mm512_mul_ps(constant(a), _mm512_fmadd_ps(_mm512_add_ps(s, s), series, positive)));
+  });
+}
+
 }  // namespace kda::avx512

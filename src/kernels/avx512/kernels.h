@@ -36,5 +36,7 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out);
 void silu(float* x, int64_t n);
 void sigmoid(const float* x, int64_t n, float* out);
 void axpy(float a, const float* x, int64_t n, float* y);
+void conv_silu(const float* const* rows, const float* w, int64_t w_stride, int64_t taps, int64_t n, float* out);
+void scaled_softplus(const float* x, const float* bias, float a, int64_t n, float* out);
 
 }  // namespace kda::avx512

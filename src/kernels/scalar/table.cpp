@@ -21,6 +21,8 @@ const KernelTable& scalar_kernels() noexcept {
     table.silu = scalar::silu;
     table.sigmoid = scalar::sigmoid;
     table.axpy = scalar::axpy;
+    table.conv_silu = scalar::conv_silu;
+    table.scaled_softplus = scalar::scaled_softplus;
     return table;
   }();
   return filled;

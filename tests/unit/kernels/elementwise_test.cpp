@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -151,6 +153,59 @@ TEST_P(ElementwiseTest, AxpyAddsAMultiple) {
     for (size_t i = 0; i < n; ++i) {
       const double product = double{0.37F} * x[i];
       EXPECT_NEAR(to[i], y[i] + product, 2 * test::kUnit * (std::abs(y[i]) + std::abs(product)));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, ScaledSoftplusIsWithinAFewRoundingsOfTheFormula) {
+  std::vector<float> z;
+  for (float x = -86; x < 86; x += 0.0137F) z.push_back(x);
+  for (const float x : {0.0F, 1e-30F, 20.0F, 100.0F, 2661.0F, 1e30F}) z.push_back(x);
+  const std::vector<float> zero(z.size());
+  std::vector<float> actual(z.size());
+  kernels->scaled_softplus(z.data(), zero.data(), -2.0F, static_cast<int64_t>(z.size()), actual.data());
+  for (size_t i = 0; i < z.size(); ++i) {
+    const double x = z[i];
+    const double expected = -2 * (std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+    ASSERT_NEAR(actual[i] / expected, 1, 6e-7) << x;
+  }
+}
+
+TEST_P(ElementwiseTest, ScaledSoftplusKeepsInfinityAndNan) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float z[] = {-200, -inf, inf, std::nanf(""), -std::nanf("")};
+  const float zero[5] = {};
+  float actual[5];
+  kernels->scaled_softplus(z, zero, 1, 5, actual);
+  EXPECT_LT(actual[0], 1e-37F);
+  EXPECT_LT(actual[1], 1e-37F);
+  EXPECT_EQ(actual[2], inf);
+  EXPECT_TRUE(std::isnan(actual[3]));
+  EXPECT_TRUE(std::isnan(actual[4]));
+}
+
+TEST_P(ElementwiseTest, ConvSiluIsTheSumOverTheTaps) {
+  for (const size_t n : sizes()) {
+    for (size_t taps = 1; taps <= 5; ++taps) {
+      const Floats w(random_floats((taps - 1) * (n + 3) + n, 1, 61));
+      std::vector<std::unique_ptr<Floats>> memory;
+      std::vector<const float*> rows;
+      for (size_t j = 0; j < taps; ++j) {
+        memory.push_back(std::make_unique<Floats>(random_floats(n, 1, static_cast<uint32_t>(62 + j))));
+        rows.push_back(memory.back()->data());
+      }
+      const Floats out(n);
+      const auto columns = static_cast<int64_t>(n);
+      kernels->conv_silu(rows.data(), w.data(), columns + 3, static_cast<int64_t>(taps), columns, out.data());
+      for (size_t i = 0; i < n; ++i) {
+        double sum = 0;
+        double magnitude = 0;
+        for (size_t j = 0; j < taps; ++j) {
+          sum += double{w[j * (n + 3) + i]} * rows[j][i];
+          magnitude += std::abs(double{w[j * (n + 3) + i]} * rows[j][i]);
+        }
+        EXPECT_NEAR(out[i], sum / (1 + std::exp(-sum)), (magnitude + 1) * 8 * test::kUnit) << n << ", " << taps;
+      }
     }
   }
 }
