@@ -3,8 +3,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -58,13 +56,6 @@ std::string cpu_features_text() {
     if (on) text += (text.empty() ? "" : " ") + std::string(name);
   }
   return text.empty() ? "none beyond the baseline" : text;
-}
-
-int available_processors() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 int64_t available_memory_bytes() noexcept {

@@ -19,9 +19,6 @@ struct CpuFeatures {
 /// "avx2 avx512", for people.
 [[nodiscard]] std::string cpu_features_text();
 
-/// Number of processors this process may run on, at least 1.
-[[nodiscard]] int available_processors() noexcept;
-
 /// Physical memory that can be had without swapping, in bytes (MemAvailable, cut by the cgroup's limit).
 [[nodiscard]] int64_t available_memory_bytes() noexcept;
 

@@ -1,7 +1,7 @@
 #include "base/thread_pool.h"
 
-#include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/processors.h"
 
 namespace kda {
 
@@ -21,31 +21,46 @@ inline void relax() noexcept {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int n_threads)
-    : n_threads_(n_threads), spins_(n_threads <= available_processors() ? kSpins : 0) {
-  KDA_CHECK(n_threads >= 1);
-  workers_.reserve(static_cast<size_t>(n_threads - 1));
-  for (int i = 1; i < n_threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+ThreadPool::ThreadPool(int max_threads) : n_threads_(max_threads), n_processors_(available_processors()) {
+  KDA_CHECK(max_threads >= 1 && max_threads <= kMaxThreads);
+  workers_.reserve(static_cast<size_t>(max_threads - 1));
+  for (int i = 1; i < max_threads; ++i) workers_.emplace_back([this, i] { worker(i); });
 }
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_relaxed);
-  phase_.fetch_add(1, std::memory_order_release);
+  begin_phase(max_threads());
+}
+
+void ThreadPool::set_n_threads(int n) {
+  KDA_CHECK(n >= 1 && n <= max_threads());
+  n_threads_ = n;
+}
+
+int ThreadPool::spins(int n) const noexcept { return n <= n_processors_ ? kSpins : 0; }
+
+void ThreadPool::begin_phase(int n) {
+  const uint32_t last = phase_.load(std::memory_order_relaxed);
+  phase_.store(((last >> kCountBits) + 1) << kCountBits | static_cast<uint32_t>(n), std::memory_order_release);
   phase_.notify_all();
+  if (n > threads_of(last)) {
+    grown_.fetch_add(1, std::memory_order_release);
+    grown_.notify_all();
+  }
 }
 
 void ThreadPool::run_erased(ErasedFn fn, void* context) {
-  if (n_threads_ == 1) return fn(context, 0, 1);
+  const int n = n_threads_;
+  if (n == 1) return fn(context, 0, 1);
   fn_ = fn;
   context_ = context;
-  running_.store(n_threads_ - 1, std::memory_order_relaxed);
-  phase_.fetch_add(1, std::memory_order_release);
-  phase_.notify_all();
-  fn(context, 0, n_threads_);
-  int spins = 0;
+  running_.store(n - 1, std::memory_order_relaxed);
+  begin_phase(n);
+  fn(context, 0, n);
+  int turns = 0;
   for (int left = running_.load(std::memory_order_acquire); left != 0;
        left = running_.load(std::memory_order_acquire)) {
-    if (++spins < spins_) {
+    if (++turns < spins(n)) {
       relax();
     } else {
       running_.wait(left, std::memory_order_acquire);
@@ -53,20 +68,29 @@ void ThreadPool::run_erased(ErasedFn fn, void* context) {
   }
 }
 
+// A phase that a worker takes part in lasts until the worker is done, so none is missed; of the others it may see any.
 void ThreadPool::worker(int thread) {
-  uint32_t seen = 0;
+  uint32_t phase = 0;  // the last one seen
   while (true) {
-    int spins = 0;
-    while (phase_.load(std::memory_order_acquire) == seen) {
-      if (++spins < spins_) {
-        relax();
-      } else {
-        phase_.wait(seen, std::memory_order_acquire);
+    if (thread < threads_of(phase)) {
+      const uint32_t seen = phase;
+      const int n_spins = spins(threads_of(seen));
+      for (int turns = 0; (phase = phase_.load(std::memory_order_acquire)) == seen;) {
+        if (++turns < n_spins) {
+          relax();
+        } else {
+          phase_.wait(seen, std::memory_order_acquire);
+        }
       }
+    } else {
+      // Taken before the phase, so that one with more threads in between ends the wait.
+      const uint32_t grown = grown_.load(std::memory_order_acquire);
+      phase = phase_.load(std::memory_order_acquire);
+      if (thread >= threads_of(phase)) grown_.wait(grown, std::memory_order_acquire);
     }
-    ++seen;
+    if (thread >= threads_of(phase)) continue;
     if (stop_.load(std::memory_order_relaxed)) return;
-    fn_(context_, thread, n_threads_);
+    fn_(context_, thread, threads_of(phase));
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
   }
 }

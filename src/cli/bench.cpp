@@ -113,7 +113,9 @@ void run_tests(const BenchArgs& args, const BenchPlan& plan, BenchReport& report
               return !interrupted();
             });
         progress.clear();
-        report.add({.threads = engine->n_threads(), .batch_tokens = batch}, result);
+        const bool prompt = test.kind == BenchTest::Kind::kPrompt;
+        const int64_t together = prompt ? std::min(batch, test.n_tokens) : test.n_sequences;
+        report.add({.threads = engine->n_threads(together), .batch_tokens = batch}, result);
         if (interrupted()) fail(ErrorCode::kInterrupted, "interrupted");
       }
     }
@@ -170,8 +172,8 @@ void add_bench(CLI::App& root, Action& chosen) {
           "--batch,-b", args->batches,
           fmt::format("Prompt tokens that go through the layers together (default: {})", args->engine.batch_tokens))
       ->type_name("LIST");
-  command.add_option("--threads,-t", args->threads, "Threads to compute with (default: one a processor)")
-      ->type_name("LIST");
+  command.add_option("--threads,-t", args->threads, kThreadsHelp)->type_name("LIST");
+  add_threads_prompt_option(command, args->engine);
   command.add_option("--repetitions,-r", args->repetitions, "How often each test counts (default: 3)")
       ->check(in_range(1, 1000))
       ->type_name("N");

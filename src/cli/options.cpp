@@ -52,10 +52,17 @@ void add_isa_option(CLI::App& command, EngineOptions& engine) {
       ->type_name("NAME");
 }
 
-void add_engine_options(CLI::App& command, EngineOptions& engine) {
-  command.add_option("--threads,-t", engine.threads, "Threads to compute with (default: one a processor)")
+void add_threads_prompt_option(CLI::App& command, EngineOptions& engine) {
+  command
+      .add_option("--threads-prompt", engine.threads_prompt,
+                  fmt::format("Threads for batches of more than {} tokens (default: as --threads)", kMaxGuesses + 1))
       ->check(in_range(1, kMaxThreads))
       ->type_name("N");
+}
+
+void add_engine_options(CLI::App& command, EngineOptions& engine) {
+  command.add_option("--threads,-t", engine.threads, kThreadsHelp)->check(in_range(1, kMaxThreads))->type_name("N");
+  add_threads_prompt_option(command, engine);
   add_isa_option(command, engine);
   command
       .add_option("--batch", engine.batch_tokens,
@@ -130,9 +137,12 @@ void add_sampling_options(CLI::App& command, SamplingArgs& args) {
 
 std::string describe(const Engine& engine) {
   const ModelConfig& c = engine.config();
-  return fmt::format("{}: {} layers, hidden size {}, vocabulary {}; {} thread{}, {} kernels",
-                     c.name.empty() ? c.architecture : c.name, c.n_layers(), c.hidden_size, c.vocab_size,
-                     engine.n_threads(), engine.n_threads() == 1 ? "" : "s", engine.isa());
+  const int threads = engine.n_threads();
+  const int for_prompts = engine.n_threads(kMaxBatch);
+  return fmt::format("{}: {} layers, hidden size {}, vocabulary {}; {} thread{}{}, {} kernels",
+                     c.name.empty() ? c.architecture : c.name, c.n_layers(), c.hidden_size, c.vocab_size, threads,
+                     threads == 1 ? "" : "s",
+                     for_prompts == threads ? "" : fmt::format(", {} for prompts", for_prompts), engine.isa());
 }
 
 std::unique_ptr<Engine> open_engine(const ModelArgs& args) {

@@ -40,6 +40,7 @@ struct SamplingArgs {
 inline constexpr int64_t kMaxContext = int64_t{1} << 27;
 inline constexpr int64_t kMaxThreads = 1024;
 inline constexpr int64_t kMaxBatch = 16384;
+inline constexpr const char* kThreadsHelp = "Threads to compute with (default: one a core)";
 
 /// Refuses numbers outside; the help does not repeat the limits.
 [[nodiscard]] CLI::Validator in_range(int64_t least, int64_t most);
@@ -52,7 +53,9 @@ CLI::App& add_subcommand(CLI::App& root, const std::string& name, const std::str
 void add_model_argument(CLI::App& command, std::string& model);
 /// --isa.
 void add_isa_option(CLI::App& command, EngineOptions& engine);
-/// --threads, --isa, --batch.
+/// --threads-prompt.
+void add_threads_prompt_option(CLI::App& command, EngineOptions& engine);
+/// --threads, --threads-prompt, --isa, --batch.
 void add_engine_options(CLI::App& command, EngineOptions& engine);
 /// MODEL, --ctx, --quiet, --verbose and the engine's options.
 void add_model_options(CLI::App& command, ModelArgs& args);

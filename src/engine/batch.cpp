@@ -107,6 +107,7 @@ void Batch::feed(std::span<Item> items) {
   }
   RunMemory& run = impl.run_memory;
   const MatView fresh = run.fresh_logits.first_rows(static_cast<int64_t>(items.size()));
+  impl.engine.pool.set_n_threads(impl.engine.n_threads(n_tokens));
   impl.engine.model.forward(run.ops, run.workspace, impl.segments, nullptr);
   impl.engine.model.logits(run.ops, run.workspace, impl.last_rows, fresh);
 

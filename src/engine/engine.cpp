@@ -4,6 +4,7 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/processors.h"
 #include "engine/sequence_impl.h"
 #include "formats/gguf.h"
 #include "formats/hub.h"
@@ -19,14 +20,18 @@ constexpr int64_t kDefaultContext = 8192;
 
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1024 * 1024); }
 
-int checked_threads(int threads) {
+void check_threads(const char* name, int threads) {
   if (threads < 0 || threads > kMaxThreads) {
-    fail(ErrorCode::kUsage, "threads: {} asked for, expected 0 (automatic) to {}", threads, kMaxThreads);
+    fail(ErrorCode::kUsage, "{}: {} asked for, expected 0 (automatic) to {}", name, threads, kMaxThreads);
   }
-  return threads == 0 ? std::min(available_processors(), kMaxThreads) : threads;
 }
 
-const EngineOptions& checked(const EngineOptions& options) {
+/// The options with every number of threads that was left open.
+EngineOptions resolved(EngineOptions options) {
+  check_threads("threads", options.threads);
+  check_threads("threads_prompt", options.threads_prompt);
+  if (options.threads == 0) options.threads = std::min(available_cores(), kMaxThreads);
+  if (options.threads_prompt == 0) options.threads_prompt = options.threads;
   if (options.batch_tokens < 1 || options.batch_tokens > kMaxBatchTokens) {
     fail(ErrorCode::kUsage, "batch: {} tokens asked for, expected 1 to {}", options.batch_tokens, kMaxBatchTokens);
   }
@@ -43,10 +48,10 @@ const EngineOptions& checked(const EngineOptions& options) {
 }  // namespace
 
 Engine::Impl::Impl(std::unique_ptr<Checkpoint> opened, const EngineOptions& given)
-    : options(checked(given)),
+    : options(resolved(given)),
       checkpoint(std::move(opened)),
       kernels(select_kernels(options.isa.c_str())),
-      pool(checked_threads(options.threads)),
+      pool(std::max(options.threads, options.threads_prompt)),
       model(checkpoint->config(), checkpoint->weights(), options.expand_mla_from),
       warnings(checkpoint->warnings().begin(), checkpoint->warnings().end()) {
   open_tokenizer();
@@ -113,7 +118,7 @@ const Tokenizer& Engine::tokenizer() const {
   return *impl_->tokenizer;
 }
 const ChatFormat* Engine::chat_format() const noexcept { return impl_->chat_format.get(); }
-int Engine::n_threads() const noexcept { return impl_->pool.n_threads(); }
+int Engine::n_threads(int64_t n_tokens) const noexcept { return impl_->n_threads(n_tokens); }
 std::string_view Engine::isa() const noexcept { return impl_->kernels.name; }
 std::span<const std::string> Engine::warnings() const noexcept { return impl_->warnings; }
 

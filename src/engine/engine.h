@@ -23,8 +23,9 @@ class TensorSink;
 inline constexpr int64_t kMaxGuesses = 15;
 
 struct EngineOptions {
-  int threads = 0;       // 0: one for each processor this process may use
-  std::string isa = {};  // "", "auto", "scalar", "avx2", "avx512"
+  int threads = 0;         // 0: one for each core this process may use
+  int threads_prompt = 0;  // for batches of more than kMaxGuesses + 1 tokens; 0: as threads
+  std::string isa = {};    // "", "auto", "scalar", "avx2", "avx512"
   // Most tokens that go through the layers together. Each expert of a large model sees few tokens of a batch, so that
   // longer batches make long prompts faster; 1,024 tokens of the 48B model take 0.2 GB.
   int64_t batch_tokens = 1024;
@@ -67,7 +68,8 @@ class Engine {
   [[nodiscard]] bool has_tokenizer() const noexcept;
   /// nullptr when the model has no chat format.
   [[nodiscard]] const ChatFormat* chat_format() const noexcept;
-  [[nodiscard]] int n_threads() const noexcept;
+  /// Threads that a batch of n_tokens runs on.
+  [[nodiscard]] int n_threads(int64_t n_tokens = 1) const noexcept;
   [[nodiscard]] std::string_view isa() const noexcept;
   [[nodiscard]] MemoryPlan memory_plan(int64_t context) const;
   /// What to use when the user names none: the model's length, at most 8,192, and what fits in memory.

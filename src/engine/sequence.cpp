@@ -54,6 +54,7 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
   RunMemory& run = run_memory;
+  engine.pool.set_n_threads(engine.n_threads(n));
   recurrent_undefined = true;  // until the batch is through
   try {
     const Segment segment = {&state, ids};
@@ -99,6 +100,7 @@ void Sequence::Impl::run_tentative(std::span<const int32_t> ids) {
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
   RunMemory& run = run_memory;
+  engine.pool.set_n_threads(engine.n_threads(n));
   recurrent_undefined = true;  // until the batch is through
   try {
     const Segment segment = {&state, ids, true};

@@ -48,11 +48,16 @@ struct Engine::Impl {
     return lay_out(max_tokens, std::min(max_tokens, 1 + options.max_guesses), arena);
   }
 
+  /// Few tokens wait for the memory, many for the processor.
+  [[nodiscard]] int n_threads(int64_t n_tokens) const noexcept {
+    return n_tokens > kMaxGuesses + 1 ? options.threads_prompt : options.threads;
+  }
+
   [[nodiscard]] int64_t max_tentative() const noexcept {
     return options.max_guesses == 0 ? 0 : options.max_guesses + 1;
   }
 
-  EngineOptions options;
+  EngineOptions options;  // with the numbers of threads that were left open
   std::unique_ptr<Checkpoint> checkpoint;
   const KernelTable& kernels;
   mutable ThreadPool pool;  // one sequence is run at a time

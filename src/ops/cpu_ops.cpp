@@ -28,8 +28,8 @@ CpuOps::CpuOps(ThreadPool& pool, const KernelTable& kernels, bool exact, const O
       kernels_(kernels),
       exact_(exact),
       scratch_stride_bytes_(thread_scratch_bytes(limits)),
-      scratch_(arena.take<std::byte>(scratch_stride_bytes_ * pool.n_threads())),
-      n_parts_(limits.latent_rank == 0 ? 0 : attention_parts(pool.n_threads())),
+      scratch_(arena.take<std::byte>(scratch_stride_bytes_ * pool.max_threads())),
+      n_parts_(limits.latent_rank == 0 ? 0 : attention_parts(pool.max_threads())),
       part_ctx_(arena.take<float>(n_parts_ * limits.latent_rank)),
       part_state_(arena.take<SoftmaxState>(n_parts_)),
       row_state_(arena.take<SoftmaxState>(n_parts_)) {}

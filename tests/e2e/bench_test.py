@@ -47,6 +47,10 @@ class BenchTest(ProgramTest):
             self.assertEqual(len(same), 1, "logits depend on threads or batches")
         self.assertEqual(len({r["logits_xxh64"] for r in found}), len(tests))
 
+    def test_prompts_may_run_on_other_threads(self):
+        found = self.rows("-p", "16,17", "-n", "2", "-t", "2", "--threads-prompt", "3", "-r", "1", "--no-warm-up")
+        self.assertEqual([(r["test"], r["threads"]) for r in found], [("pp16", 2), ("pp17", 3), ("tg2", 2)])
+
     def test_numbers_follow_from_the_times(self):
         prompt, generation = self.rows("-p", "32", "-n", "4", "-d", "7")
         for row in prompt, generation:
@@ -147,6 +151,7 @@ class BenchTest(ProgramTest):
     def test_wrong_use_names_the_option(self):
         for words, option in ((["-p", "x"], "--prompt"), (["-n", "4-1"], "--generate"), (["-d", "-1"], "--depth"),
                               (["-b", "0"], "--batch"), (["-b", "99999"], "--batch"), (["-t", "0"], "--threads"),
+                              (["--threads-prompt", "0"], "--threads-prompt"),
                               (["-r", "0"], "--repetitions"), (["-o", "xml"], "--output"),
                               (["-p", "0", "-n", "0"], "--prompt, --generate and --edit"),
                               (["-d", "134217728"], "--prompt"), (["-d", "134217729"], "--depth")):

@@ -48,6 +48,8 @@ TEST(Options, ReadEveryValue) {
   p.parse({"m",
            "--threads",
            "3",
+           "--threads-prompt",
+           "5",
            "--isa=scalar",
            "--batch",
            "7",
@@ -74,6 +76,7 @@ TEST(Options, ReadEveryValue) {
            "18446744073709551615",
            "--ignore-eos"});
   EXPECT_EQ(p.model.engine.threads, 3);
+  EXPECT_EQ(p.model.engine.threads_prompt, 5);
   EXPECT_EQ(p.model.engine.isa, "scalar");
   EXPECT_EQ(p.model.engine.batch_tokens, 7);
   EXPECT_EQ(p.model.context, 99);
@@ -108,11 +111,20 @@ TEST(Options, TakeADashAndWhatFollowsTwoDashesAsPrompt) {
 }
 
 TEST(Options, RefuseValuesOutOfRange) {
-  const std::vector<std::vector<std::string>> wrong = {
-      {"m", "--threads", "0"},      {"m", "--threads", "-1"}, {"m", "--threads", "x"},     {"m", "--batch", "0"},
-      {"m", "--ctx", "0"},          {"m", "--ctx", "1e3"},    {"m", "--max-tokens", "-2"}, {"m", "--seed", "-1"},
-      {"m", "--seed", "x"},         {"m", "--top-k"},         {"m", "--nonsense"},         {},
-      {"m", "--quiet", "--verbose"}};
+  const std::vector<std::vector<std::string>> wrong = {{"m", "--threads", "0"},
+                                                       {"m", "--threads", "-1"},
+                                                       {"m", "--threads", "x"},
+                                                       {"m", "--batch", "0"},
+                                                       {"m", "--threads-prompt", "0"},
+                                                       {"m", "--ctx", "0"},
+                                                       {"m", "--ctx", "1e3"},
+                                                       {"m", "--max-tokens", "-2"},
+                                                       {"m", "--seed", "-1"},
+                                                       {"m", "--seed", "x"},
+                                                       {"m", "--top-k"},
+                                                       {"m", "--nonsense"},
+                                                       {},
+                                                       {"m", "--quiet", "--verbose"}};
   for (const auto& words : wrong) {
     Parsed p;
     EXPECT_THROW(p.parse(words), CLI::ParseError) << (words.empty() ? "no model" : words.back());

@@ -6,6 +6,7 @@
 
 #include "arch/model_config.h"
 #include "base/error.h"
+#include "base/processors.h"
 #include "unit/engine/engine_support.h"
 
 namespace kda {
@@ -24,12 +25,18 @@ TEST_F(EngineOpen, TellsWhatItRunsOn) {
   EXPECT_EQ(engine_->n_threads(), 2);
   EXPECT_FALSE(engine_->isa().empty());
   EXPECT_EQ(open_engine(folder_.path(), {.isa = "scalar"})->isa(), "scalar");
-  EXPECT_GE(open_engine(folder_.path(), {})->n_threads(), 1);
+  EXPECT_EQ(open_engine(folder_.path(), {})->n_threads(), available_cores());
+  const auto engine = open_engine(folder_.path(), {.threads = 2, .threads_prompt = 5});
+  EXPECT_EQ(engine->n_threads(), 2);
+  EXPECT_EQ(engine->n_threads(16), 2);
+  EXPECT_EQ(engine->n_threads(17), 5);
+  EXPECT_EQ(engine_->n_threads(17), 2);  // as threads
 }
 
 TEST_F(EngineOpen, RefusesOptionsOutOfRange) {
   for (const EngineOptions& options :
-       {EngineOptions{.threads = -1}, EngineOptions{.threads = 100000}, EngineOptions{.batch_tokens = 0},
+       {EngineOptions{.threads = -1}, EngineOptions{.threads = 100000}, EngineOptions{.threads_prompt = -1},
+        EngineOptions{.threads_prompt = 100000}, EngineOptions{.batch_tokens = 0},
         EngineOptions{.batch_tokens = int64_t{1} << 40}}) {
     try {
       (void)open_engine(folder_.path(), options);
@@ -146,13 +153,15 @@ TEST(EngineVariants, CutsAndThreadsDoNotChangeAQuantisedModelEither) {
   const auto path = TinyModel().write_gguf(folder.path(), {.matrix_type = TensorType::kQ8_0});
   const auto ids = some_ids(60);
   std::vector<float> first;
-  for (const int threads : {1, 2, 3}) {
-    for (const int64_t batch : {int64_t{1}, int64_t{7}, int64_t{64}}) {
-      const auto engine = open_engine(path, {.threads = threads, .batch_tokens = batch});
-      const auto sequence = engine->new_sequence(60);
+  for (const auto& [threads, for_prompts] : {std::pair{1, 0}, {2, 0}, {3, 0}, {1, 3}, {3, 1}, {3, 2}}) {
+    for (const int64_t batch : {int64_t{1}, int64_t{7}, int64_t{20}, int64_t{64}}) {
+      const auto engine = open_engine(path, {.threads = threads, .threads_prompt = for_prompts, .batch_tokens = batch});
+      const auto sequence = engine->new_sequence(64);
       sequence->feed(ids);
+      for (const int32_t id : some_ids(4)) sequence->feed({&id, 1});
       if (first.empty()) first = copy(sequence->logits());
-      EXPECT_EQ(copy(sequence->logits()), first) << threads << " threads, batches of " << batch;
+      EXPECT_EQ(copy(sequence->logits()), first)
+          << threads << " threads, " << for_prompts << " for prompts, batches of " << batch;
     }
   }
 }
