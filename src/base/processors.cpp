@@ -61,7 +61,7 @@ int quota_processors(const std::string& root) {
   // A container may see paths of the host; those of its own end at the root of the tree.
   int least = quota_of(root + "/sys/fs/cgroup/cpu.max");
   for (; path.size() > 1; path.resize(path.rfind('/'))) {
-    least = std::min(least, quota_of(root + "/sys/fs/cgroup" + path + "/cpu.max"));
+    least = std::min(least, quota_of(fmt::format("{}/sys/fs/cgroup{}/cpu.max", root, path)));
   }
   return least;
 }

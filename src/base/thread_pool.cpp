@@ -27,10 +27,7 @@ ThreadPool::ThreadPool(int max_threads) : n_threads_(max_threads), n_processors_
   for (int i = 1; i < max_threads; ++i) workers_.emplace_back([this, i] { worker(i); });
 }
 
-ThreadPool::~ThreadPool() {
-  stop_.store(true, std::memory_order_relaxed);
-  begin_phase(max_threads());
-}
+ThreadPool::~ThreadPool() { announce(kStop); }
 
 void ThreadPool::set_n_threads(int n) {
   KDA_CHECK(n >= 1 && n <= max_threads());
@@ -39,38 +36,41 @@ void ThreadPool::set_n_threads(int n) {
 
 int ThreadPool::spins(int n) const noexcept { return n <= n_processors_ ? kSpins : 0; }
 
-void ThreadPool::begin_phase(int n) {
-  const uint32_t last = phase_.load(std::memory_order_relaxed);
-  phase_.store(((last >> kCountBits) + 1) << kCountBits | static_cast<uint32_t>(n), std::memory_order_release);
+void ThreadPool::announce(uint32_t phase) {
+  const uint32_t last = phase_.exchange(phase, std::memory_order_acq_rel);
   phase_.notify_all();
-  if (n > threads_of(last)) {
+  if (threads_of(phase) > threads_of(last)) {
     grown_.fetch_add(1, std::memory_order_release);
     grown_.notify_all();
   }
 }
 
-void ThreadPool::run_erased(ErasedFn fn, void* context) {
+void ThreadPool::run(Work work, const void* context) {
   const int n = n_threads_;
-  if (n == 1) return fn(context, 0, 1);
-  fn_ = fn;
+  const uint32_t last = phase_.load(std::memory_order_relaxed);
+  const uint32_t phase = ((last >> kCountBits) + 1) << kCountBits | static_cast<uint32_t>(n);
+  work_ = work;
   context_ = context;
-  running_.store(n - 1, std::memory_order_relaxed);
-  begin_phase(n);
-  fn(context, 0, n);
+  left_.store(0, std::memory_order_relaxed);
+  gate_.store(uint64_t{phase} << kPhaseShift, std::memory_order_release);
+  announce(phase);
+  work(context, 0);
+  // Who comes from now on finds nothing to do, so that only those inside count.
+  const uint64_t came = gate_.fetch_or(kClosed, std::memory_order_acq_rel) & (kClosed - 1);
+  const int n_spins = spins(n);
   int turns = 0;
-  for (int left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    if (++turns < spins(n)) {
+  for (uint32_t left = left_.load(std::memory_order_acquire); left != came;
+       left = left_.load(std::memory_order_acquire)) {
+    if (++turns < n_spins) {
       relax();
     } else {
-      running_.wait(left, std::memory_order_acquire);
+      left_.wait(left, std::memory_order_acquire);
     }
   }
 }
 
-// A phase that a worker takes part in lasts until the worker is done, so none is missed; of the others it may see any.
 void ThreadPool::worker(int thread) {
-  uint32_t phase = 0;  // the last one seen
+  uint32_t phase = 0;  // the last one seen; some may be missed
   while (true) {
     if (thread < threads_of(phase)) {
       const uint32_t seen = phase;
@@ -88,10 +88,14 @@ void ThreadPool::worker(int thread) {
       phase = phase_.load(std::memory_order_acquire);
       if (thread >= threads_of(phase)) grown_.wait(grown, std::memory_order_acquire);
     }
+    if (phase == kStop) return;
     if (thread >= threads_of(phase)) continue;
-    if (stop_.load(std::memory_order_relaxed)) return;
-    fn_(context_, thread, threads_of(phase));
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    const uint64_t gate = gate_.fetch_add(1, std::memory_order_acq_rel);
+    if ((gate & kClosed) != 0) continue;
+    phase = static_cast<uint32_t>(gate >> kPhaseShift);  // another than announced where this worker was late
+    if (thread < threads_of(phase)) work_(context_, thread);
+    left_.fetch_add(1, std::memory_order_release);
+    left_.notify_one();
   }
 }
 

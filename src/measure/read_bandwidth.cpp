@@ -48,10 +48,11 @@ ReadBandwidth::ReadBandwidth(int n_threads, int64_t bytes) : pool_(n_threads), m
   static_cast<void>(madvise(memory_.data(), memory_.size_bytes(), MADV_HUGEPAGE));
 #endif
   // Pages that nobody wrote to are all the same one, which would stay in the cache.
-  pool_.run([&](int thread, int n) {
-    const size_t begin = memory_.size_bytes() * static_cast<size_t>(thread) / static_cast<size_t>(n);
-    const size_t end = memory_.size_bytes() * static_cast<size_t>(thread + 1) / static_cast<size_t>(n);
-    std::memset(memory_.data() + begin, thread + 1, end - begin);
+  const auto n = static_cast<size_t>(n_threads);
+  pool_.for_each(n_threads, [&](int64_t part, int) {
+    const size_t begin = memory_.size_bytes() * static_cast<size_t>(part) / n;
+    const size_t end = memory_.size_bytes() * static_cast<size_t>(part + 1) / n;
+    std::memset(memory_.data() + begin, static_cast<int>(part + 1), end - begin);
   });
 }
 
@@ -61,9 +62,9 @@ double ReadBandwidth::measure() {
   std::atomic<uint64_t> total{0};  // used, so that the reading is
   std::atomic<size_t> read{0};
   const auto begin = std::chrono::steady_clock::now();
-  pool_.run([&](int thread, int n) {
-    const size_t share = n_words / static_cast<size_t>(n) / kWordsAtATime * kWordsAtATime;
-    const uint64_t* const part = words + static_cast<size_t>(thread) * share;
+  const size_t share = n_words / static_cast<size_t>(pool_.n_threads()) / kWordsAtATime * kWordsAtATime;
+  pool_.for_each(pool_.n_threads(), [&](int64_t i, int) {
+    const uint64_t* const part = words + static_cast<size_t>(i) * share;
     total += sum(part, part + share);
     read += share * sizeof(uint64_t);
   });

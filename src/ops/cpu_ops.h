@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
@@ -56,15 +55,7 @@ class CpuOps final : public Ops {
   /// f(i, thread) for each i in [0, n); threads take the next i as they get free.
   template <typename F>
   void for_tasks(int64_t n, F&& f) {
-    std::atomic<int64_t> next{0};
-    const auto work = [&](int thread, int) {
-      for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
-           i = next.fetch_add(1, std::memory_order_relaxed)) {
-        f(i, thread);
-      }
-    };
-    if (n <= 1) return work(0, 1);
-    pool_.run(work);
+    pool_.for_each(n, f);
   }
 
   /// f(row, thread) for each row, on the calling thread when there is little to do.
