@@ -23,6 +23,7 @@ inline void relax() noexcept {
 
 ThreadPool::ThreadPool(int max_threads) : n_threads_(max_threads), n_processors_(available_processors()) {
   KDA_CHECK(max_threads >= 1 && max_threads <= kMaxThreads);
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(max_threads));
   workers_.reserve(static_cast<size_t>(max_threads - 1));
   for (int i = 1; i < max_threads; ++i) workers_.emplace_back([this, i] { worker(i); });
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -26,25 +27,38 @@ class ThreadPool {
   /// From now on phases run on the first n threads, n in [1, max_threads()]. The others sleep on.
   void set_n_threads(int n);
 
-  /// Calls f(i, thread) for every i in [0, n), thread in [0, n_threads()); threads take the next i as they get free.
-  /// Any order, so each i must own its output. f must not throw.
+  /// Calls f(i, thread) for every i in [0, n), thread in [0, n_threads()). A thread goes through a share of its own in
+  /// order, so that memory is read on where it was left, and then helps with the others. Any order, so each i must own
+  /// its output. f must not throw.
   template <typename F>
   void for_each(int64_t n, F&& f) {
     if (n <= 1 || n_threads_ == 1) {
       for (int64_t i = 0; i < n; ++i) f(i, 0);
       return;
     }
-    next_.store(0, std::memory_order_relaxed);
+    const int n_threads = n_threads_;
+    for (int64_t t = 0; t < n_threads; ++t) {
+      shares_[static_cast<size_t>(t)].next.store(n * t / n_threads, std::memory_order_relaxed);
+      shares_[static_cast<size_t>(t)].end = n * (t + 1) / n_threads;
+    }
     const auto work = [&](int thread) {
-      for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < n;
-           i = next_.fetch_add(1, std::memory_order_relaxed)) {
-        f(i, thread);
+      for (int k = 0; k < n_threads; ++k) {
+        Share& share = shares_[static_cast<size_t>((thread + k) % n_threads)];
+        for (int64_t i = share.next.fetch_add(1, std::memory_order_relaxed); i < share.end;
+             i = share.next.fetch_add(1, std::memory_order_relaxed)) {
+          f(i, thread);
+        }
       }
     };
     run([](const void* context, int thread) { (*static_cast<decltype(&work)>(context))(thread); }, &work);
   }
 
  private:
+  /// Of the i of for_each, which one thread takes first.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
   using Work = void (*)(const void* context, int thread);
   /// Calls work on this thread and on the workers that come before it has returned here.
   void run(Work work, const void* context);
@@ -70,10 +84,10 @@ class ThreadPool {
   Work work_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<uint64_t> gate_{kClosed};
-  std::atomic<uint32_t> phase_{0};  // a change wakes the workers of the last phase
-  std::atomic<uint32_t> grown_{0};  // counts phases on more threads than the last; a change wakes the other workers
-  std::atomic<uint32_t> left_{0};   // workers that came to the phase and are done
-  std::atomic<int64_t> next_{0};    // of for_each
+  std::atomic<uint32_t> phase_{0};   // a change wakes the workers of the last phase
+  std::atomic<uint32_t> grown_{0};   // counts phases on more threads than the last; a change wakes the other workers
+  std::atomic<uint32_t> left_{0};    // workers that came to the phase and are done
+  std::unique_ptr<Share[]> shares_;  // [max_threads]
   std::vector<std::jthread> workers_;
 };
 

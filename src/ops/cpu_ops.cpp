@@ -112,10 +112,13 @@ struct PhaseEntry {
   int64_t end_task = 0;  // one past the last task of this product, counted over the phase
 };
 
-// Rows a task: about 64 KiB of weights, so that taking a task costs nothing beside it, but several tasks a thread.
-// Kernels take rows by 16.
-int64_t rows_a_task(int64_t rows, int64_t row_bytes, int64_t n_matrices, int n_threads) {
-  const int64_t by_size = 65536 / row_bytes;
+// Tokens that are few: a product is as fast as its weights come from memory.
+constexpr int64_t kFewTokens = 8;
+
+// Rows a task: so many weights that taking a task costs nothing beside it, but several tasks a thread. The first rows
+// of a task may come without being prefetched; with many tokens that does not show. Kernels take rows by 16.
+int64_t rows_a_task(int64_t rows, int64_t row_bytes, int64_t n_matrices, int64_t n_tokens, int n_threads) {
+  const int64_t by_size = (n_tokens <= kFewTokens ? 262144 : 65536) / row_bytes;
   const int64_t by_threads = rows * n_matrices / (int64_t{4} * n_threads);
   const int64_t block = std::max<int64_t>(1, std::min(by_size, by_threads));
   return std::min(rows, (block + 15) / 16 * 16);
@@ -140,7 +143,7 @@ void CpuOps::matmul(std::span<const Product> products, std::span<const GroupedPr
     entry.args.y = y.data;
     entry.args.y_stride = y.stride;
     entry.rows = rows;
-    entry.block = rows_a_task(rows, row_bytes, n_matrices, pool_.n_threads());
+    entry.block = rows_a_task(rows, row_bytes, n_matrices, x.f32().rows, pool_.n_threads());
     entry.n_blocks = (rows + entry.block - 1) / entry.block;
     entry.end_task = n_tasks += entry.n_blocks * n_matrices;
     return entry;
