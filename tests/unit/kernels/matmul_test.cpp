@@ -151,6 +151,29 @@ struct Activations {
 
 using Param = std::tuple<const char*, TensorType>;
 
+MatmulArgs args_for(const Weights& w, const Activations& x, const AlignedBuffer& scratch) {
+  MatmulArgs args;
+  args.w = w.bytes.data();
+  args.w_row_bytes = row_bytes(w.type, w.k);
+  args.k = w.k;
+  args.row_end = w.rows;
+  args.x = x.view;
+  args.n = x.n;
+  args.y_stride = w.rows;
+  args.scratch = scratch.data();
+  return args;
+}
+
+// [n, rows]
+std::vector<float> multiply(const MatmulKernel& product, const Weights& w, const Activations& x) {
+  const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(w.k)));
+  std::vector<float> y(static_cast<size_t>(w.rows * x.n), kUntouched);
+  MatmulArgs args = args_for(w, x, scratch);
+  args.y = y.data();
+  product.fn(args);
+  return y;
+}
+
 class MatmulTest : public testing::TestWithParam<Param> {
  protected:
   void SetUp() override {
@@ -165,29 +188,6 @@ class MatmulTest : public testing::TestWithParam<Param> {
     std::vector<MatmulKernel> all{preferred};
     if (preferred.format != ActFormat::kF32) all.push_back({kernels->matmul_f32[static_cast<uint32_t>(type)]});
     return all;
-  }
-
-  static MatmulArgs args_for(const Weights& w, const Activations& x, const AlignedBuffer& scratch) {
-    MatmulArgs args;
-    args.w = w.bytes.data();
-    args.w_row_bytes = row_bytes(w.type, w.k);
-    args.k = w.k;
-    args.row_end = w.rows;
-    args.x = x.view;
-    args.n = x.n;
-    args.y_stride = w.rows;
-    args.scratch = scratch.data();
-    return args;
-  }
-
-  // [n, rows]
-  static std::vector<float> multiply(const MatmulKernel& product, const Weights& w, const Activations& x) {
-    const AlignedBuffer scratch(static_cast<size_t>(matmul_scratch_bytes(w.k)));
-    std::vector<float> y(static_cast<size_t>(w.rows * x.n), kUntouched);
-    MatmulArgs args = args_for(w, x, scratch);
-    args.y = y.data();
-    product.fn(args);
-    return y;
   }
 
   static void expect_near_double(const MatmulKernel& product, const Weights& w, const Activations& x) {
@@ -336,23 +336,6 @@ TEST_P(MatmulTest, NoRowsOrActivationsWriteNothing) {
   }
 }
 
-// The sets for newer processors also share the order of the float operations.
-TEST_P(MatmulTest, IntegerProductsHaveTheBitsOfAvx2) {
-  const KernelTable* avx2 = test::find_kernel_set("avx2");
-  const MatmulKernel product = kernels->matmul[static_cast<uint32_t>(type)];
-  if (kernels == &scalar_kernels() || kernels == avx2) GTEST_SKIP() << "the scalar set rounds in another way";
-  if (product.format == ActFormat::kF32) GTEST_SKIP() << "not an integer product";
-  const int64_t unit = product.format == ActFormat::kQ8Block256 ? 256 : 32;
-  for (const int64_t blocks : {1, 2, 7, 8, 19}) {
-    const Weights w(type, 37, blocks * unit, 41);
-    for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 31, 32, 33, 70}) {
-      const Activations x(*kernels, product.format, n, w.k, 42);
-      ASSERT_EQ(multiply(product, w, x), multiply(avx2->matmul[static_cast<uint32_t>(type)], w, x))
-          << blocks << " blocks, " << n << " activations";
-    }
-  }
-}
-
 std::string test_name(const testing::TestParamInfo<Param>& param) {
   return std::string(std::get<0>(param.param)) + "_" + std::string(type_info(std::get<1>(param.param)).name);
 }
@@ -360,6 +343,29 @@ std::string test_name(const testing::TestParamInfo<Param>& param) {
 INSTANTIATE_TEST_SUITE_P(Isa, MatmulTest,
                          testing::Combine(testing::ValuesIn(test::kKernelSets), testing::ValuesIn(weight_types())),
                          test_name);
+
+// The sets for newer processors also share the order of the float operations.
+TEST(Matmul, IntegerProductsOfAvx512HaveTheBitsOfAvx2) {
+  const KernelTable* avx2 = test::find_kernel_set("avx2");
+  const KernelTable* avx512 = test::find_kernel_set("avx512");
+  if (avx2 == nullptr || avx512 == nullptr) GTEST_SKIP() << "one of the sets is not built in or not supported here";
+  int n_types = 0;
+  for (const TensorType type : weight_types()) {
+    const MatmulKernel product = avx512->matmul[static_cast<uint32_t>(type)];
+    if (product.format == ActFormat::kF32) continue;
+    ++n_types;
+    const int64_t unit = product.format == ActFormat::kQ8Block256 ? 256 : 32;
+    for (const int64_t blocks : {1, 2, 7, 8, 19}) {
+      const Weights w(type, 37, blocks * unit, 41);
+      for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 31, 32, 33, 70}) {
+        const Activations x(*avx512, product.format, n, w.k, 42);
+        ASSERT_EQ(multiply(product, w, x), multiply(avx2->matmul[static_cast<uint32_t>(type)], w, x))
+            << type_info(type).name << ", " << blocks << " blocks, " << n << " activations";
+      }
+    }
+  }
+  EXPECT_GE(n_types, 13);
+}
 
 }  // namespace
 }  // namespace kda
