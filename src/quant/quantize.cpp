@@ -1,4 +1,5 @@
 // Which encoder writes a type, and what all of them do first.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -87,8 +88,18 @@ void quantize_row(TensorType type, const float* src, std::byte* dst, int64_t n, 
 }
 
 int64_t find_non_finite(const float* values, int64_t n) noexcept {
-  for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) return i;
+  constexpr uint32_t kExponent = 0x7F800000;  // all ones in infinities and NaN
+  const auto bad = [&](int64_t i) { return (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent; };
+  // Without a way out of the inner loop the compiler makes vectors of it.
+  constexpr int64_t kRun = 256;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    uint32_t any = 0;
+    for (int64_t i = begin; i < end; ++i) any |= bad(i) ? 1U : 0U;
+    if (any == 0) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      if (bad(i)) return i;
+    }
   }
   return -1;
 }

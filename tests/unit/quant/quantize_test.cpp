@@ -145,6 +145,13 @@ TEST(Quantize, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_EQ(find_non_finite(x.data(), 40), 33);
   x[7] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(find_non_finite(x.data(), 40), 7);
+  std::vector<float> runs(600, 1.0F);
+  EXPECT_EQ(find_non_finite(runs.data(), 600), -1);
+  for (const int64_t at : {599, 512, 511, 256, 255, 0}) {
+    runs[static_cast<size_t>(at)] = -std::numeric_limits<float>::infinity();
+    EXPECT_EQ(find_non_finite(runs.data(), 600), at);
+    EXPECT_EQ(find_non_finite(runs.data(), at), -1);
+  }
   EXPECT_EQ(find_non_finite(x.data(), 7), -1);
 }
 
