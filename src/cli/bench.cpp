@@ -72,7 +72,7 @@ BenchPlan make_plan(const BenchArgs& args) {
     fail(ErrorCode::kUsage, "--prompt, --generate and --edit: all are 0, nothing is left to measure");
   }
   plan.batches = args.batches.empty() ? std::vector{args.engine.batch_tokens}
-                                      : parse_numbers(args.batches, "--batch", 1, kMaxBatch);
+                                      : parse_numbers(args.batches, "--batch", 1, kMaxBatchTokens);
   plan.threads =
       args.threads.empty() ? std::vector<int64_t>{0} : parse_numbers(args.threads, "--threads", 1, kMaxThreads);
   return plan;

@@ -67,7 +67,7 @@ void add_engine_options(CLI::App& command, EngineOptions& engine) {
   command
       .add_option("--batch", engine.batch_tokens,
                   fmt::format("Prompt tokens that go through the layers together (default: {})", engine.batch_tokens))
-      ->check(in_range(1, kMaxBatch))
+      ->check(in_range(1, kMaxBatchTokens))
       ->type_name("N");
 }
 
@@ -138,7 +138,7 @@ void add_sampling_options(CLI::App& command, SamplingArgs& args) {
 std::string describe(const Engine& engine) {
   const ModelConfig& c = engine.config();
   const int threads = engine.n_threads();
-  const int for_prompts = engine.n_threads(kMaxBatch);
+  const int for_prompts = engine.n_threads(kMaxBatchTokens);
   return fmt::format("{}: {} layers, hidden size {}, vocabulary {}; {} thread{}{}, {} kernels",
                      c.name.empty() ? c.architecture : c.name, c.n_layers(), c.hidden_size, c.vocab_size, threads,
                      threads == 1 ? "" : "s",

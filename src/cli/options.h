@@ -39,7 +39,6 @@ struct SamplingArgs {
 /// Most tokens of context that can be asked for.
 inline constexpr int64_t kMaxContext = int64_t{1} << 27;
 inline constexpr int64_t kMaxThreads = 1024;
-inline constexpr int64_t kMaxBatch = 16384;
 inline constexpr const char* kThreadsHelp = "Threads to compute with (default: one a core)";
 
 /// Refuses numbers outside; the help does not repeat the limits.

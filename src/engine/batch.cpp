@@ -6,12 +6,6 @@
 
 namespace kda {
 
-namespace {
-
-constexpr int64_t kMaxTokens = 16384;  // keeps every index of a pass far inside 32 bits
-
-}  // namespace
-
 struct Batch::Impl {
   Impl(const Engine::Impl& owner, int64_t sequences, int64_t tokens)
       : engine(owner),
@@ -48,25 +42,15 @@ struct Batch::Impl {
   std::vector<int64_t> last_rows;  // of each segment, in the pass
 };
 
-namespace {
-
-void check_sizes(int64_t max_sequences, int64_t max_tokens) {
-  if (max_sequences < 1 || max_sequences > max_tokens || max_tokens > kMaxTokens) {
-    fail(ErrorCode::kUsage, "batch: {} sequences and {} tokens asked for, expected 1 <= sequences <= tokens <= {}",
-         max_sequences, max_tokens, kMaxTokens);
-  }
-}
-
-}  // namespace
-
 Batch::Batch(const Engine& engine, int64_t max_sequences, int64_t max_tokens) {
-  check_sizes(max_sequences, max_tokens);
+  if (max_sequences < 1 || max_sequences > max_tokens || max_tokens > kMaxBatchTokens) {
+    fail(ErrorCode::kUsage, "batch: {} sequences and {} tokens asked for, expected 1 <= sequences <= tokens <= {}",
+         max_sequences, max_tokens, kMaxBatchTokens);
+  }
   impl_ = std::make_unique<Impl>(*engine.impl_, max_sequences, max_tokens);
 }
 
 Batch::~Batch() = default;
-
-int64_t Batch::max_tokens() const noexcept { return impl_->max_tokens; }
 
 void Batch::Impl::check(std::span<const Item> items) const {
   if (static_cast<int64_t>(items.size()) > max_sequences) {

@@ -31,8 +31,6 @@ class Batch {
   /// range, Error(kLimit) when ids do not fit the context.
   void feed(std::span<Item> items);
 
-  [[nodiscard]] int64_t max_tokens() const noexcept;
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

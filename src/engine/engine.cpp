@@ -14,7 +14,6 @@ namespace kda {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr int64_t kMaxBatchTokens = 16384;  // keeps every index of a batch far inside 32 bits
 constexpr int64_t kMaxContext = int64_t{1} << 27;
 constexpr int64_t kDefaultContext = 8192;
 

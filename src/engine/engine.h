@@ -19,6 +19,9 @@ class Tokenizer;
 struct ModelConfig;
 class TensorSink;
 
+/// Most tokens of a pass: keeps every index of it far inside 32 bits.
+inline constexpr int64_t kMaxBatchTokens = 16384;
+
 /// Most guesses: with the token before them they stay few enough to take the same path through every kernel as one.
 inline constexpr int64_t kMaxGuesses = 15;
 

@@ -52,18 +52,14 @@ void add_logits(std::span<const float> logits, const BenchTest& test, XxHash64& 
 }  // namespace
 
 std::string BenchTest::name() const {
-  const bool edit = kind == Kind::kEdit || kind == Kind::kDraftedEdit;
-  std::string name = fmt::format("{}{}", kind == Kind::kPrompt ? "pp" : edit ? "ed" : "tg", n_tokens);
+  std::string name = fmt::format("{}{}", kind == Kind::kPrompt ? "pp" : is_edit() ? "ed" : "tg", n_tokens);
   if (n_sequences > 1) name += fmt::format("x{}", n_sequences);
   if (depth > 0) name += fmt::format("@d{}", depth);
   if (kind == Kind::kDraftedEdit) name += "-ngram";
   return name;
 }
 
-int64_t BenchTest::context() const noexcept {
-  const bool edit = kind == Kind::kEdit || kind == Kind::kDraftedEdit;
-  return depth + (edit ? 2 : 1) * n_tokens;
-}
+int64_t BenchTest::context() const noexcept { return depth + (is_edit() ? 2 : 1) * n_tokens; }
 
 std::vector<double> BenchResult::rates() const {
   std::vector<double> rates;
@@ -160,9 +156,7 @@ double Benchmark::run_edit(const BenchTest& test, uint64_t& checksum, const Feed
 
 double Benchmark::run(const BenchTest& test, uint64_t& checksum, const FeedProgress& progress) {
   if (test.n_sequences > 1) return run_side_by_side(test, checksum, progress);
-  if (test.kind == BenchTest::Kind::kEdit || test.kind == BenchTest::Kind::kDraftedEdit) {
-    return run_edit(test, checksum, progress);
-  }
+  if (test.is_edit()) return run_edit(test, checksum, progress);
   const auto ids = std::span(ids_).subspan(static_cast<size_t>(test.depth), static_cast<size_t>(test.n_tokens));
   XxHash64 hash;
   double seconds = 0;

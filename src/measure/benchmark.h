@@ -26,6 +26,8 @@ struct BenchTest {
 
   /// "pp512", "tg32@d4096", "tg32x8", "ed256", "ed256-ngram"
   [[nodiscard]] std::string name() const;
+  /// With guesses or without.
+  [[nodiscard]] bool is_edit() const noexcept { return kind == Kind::kEdit || kind == Kind::kDraftedEdit; }
   /// Tokens that the context has to hold.
   [[nodiscard]] int64_t context() const noexcept;
 };
