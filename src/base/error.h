@@ -16,6 +16,7 @@ enum class ErrorCode {
   kFormat,       // bytes that break the rules of their format
   kUnsupported,  // well formed, but asks for what this program does not do
   kLimit,        // more memory, context or count than there is
+  kBusy,         // try again later
   kInterrupted,  // the user stopped it
 };
 
