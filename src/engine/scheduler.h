@@ -1,4 +1,5 @@
-// Many requests on one engine: which tokens go through the model together, and what is kept of a request for later ones.
+// Many requests on one engine: which tokens go through the model together, and what is kept of a request for later
+// ones.
 #pragma once
 
 #include <array>
@@ -42,7 +43,7 @@ struct TokenLogprob {
 /// A token of an answer.
 struct SampledToken {
   int32_t id = 0;
-  float logprob = 0;                 // when asked for
+  float logprob = 0;                  // when asked for
   std::span<const TokenLogprob> top;  // the likeliest, falling; as many as asked for
 };
 
@@ -60,11 +61,11 @@ struct GenerationEnd {
   std::string error;  // one sentence
   ErrorCode error_code = ErrorCode::kFormat;
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;      // of the prompt, that needed no work
-  std::vector<int32_t> ids;       // sampled, without the end token
-  double queue_ms = 0;            // from submit() to the first work
-  double prompt_ms = 0;           // from there to the first token
-  double generation_ms = 0;       // from there to the end
+  int64_t cached_tokens = 0;  // of the prompt, that needed no work
+  std::vector<int32_t> ids;   // sampled, without the end token
+  double queue_ms = 0;        // from submit() to the first work
+  double prompt_ms = 0;       // from there to the first token
+  double generation_ms = 0;   // from there to the end
 };
 
 /// Hears of one request. All calls come from the scheduler's thread, one at a time; they must be quick, as all requests
@@ -81,14 +82,14 @@ class GenerationListener {
 };
 
 struct SchedulerOptions {
-  int64_t parallel = 4;            // requests that run at the same time, each with its own context
-  int64_t context = 0;             // tokens of each; 0: Engine::default_context
-  int64_t max_batch_tokens = 0;    // most tokens of a pass; 0: 512
-  int64_t max_queue = 64;          // requests that wait beside those that run
-  int64_t cache_ram_bytes = -1;    // of the prefix cache; 0: none; -1: a share of the memory that is free
-  std::string cache_disk = {};     // folder, made when it is not there; empty: none
+  int64_t parallel = 4;          // requests that run at the same time, each with its own context
+  int64_t context = 0;           // tokens of each; 0: Engine::default_context
+  int64_t max_batch_tokens = 0;  // most tokens of a pass; 0: 512
+  int64_t max_queue = 64;        // requests that wait beside those that run
+  int64_t cache_ram_bytes = -1;  // of the prefix cache; 0: none; -1: a share of the memory that is free
+  std::string cache_disk = {};   // folder, made when it is not there; empty: none
   int64_t cache_disk_bytes = int64_t{16} << 30;
-  double stall_seconds = 1.0;      // a pass that others wait for takes about so long at most
+  double stall_seconds = 1.0;  // a pass that others wait for takes about so long at most
 };
 
 /// Cumulative since the start, but for running, waiting and the cache's present size.
@@ -102,7 +103,7 @@ struct SchedulerStats {
   int64_t generated_tokens = 0;
   int64_t passes = 0;
   int64_t cache_ram_bytes = 0, cache_disk_bytes = 0, cache_entries = 0;
-  double busy_seconds = 0;         // in passes
+  double busy_seconds = 0;  // in passes
 };
 
 /// What one of the `parallel` places does now.
@@ -121,8 +122,9 @@ class Scheduler {
   /// Ends all requests (kCancelled), keeps what the cache on disk can have, and joins the thread.
   ~Scheduler();
 
-  /// Queues a request; its number, never 0. Throws Error(kUsage) for bad options or ids, Error(kLimit) for a prompt that
-  /// does not leave room for a token in the context, and Error(kBusy) when the queue is full or drain() was called.
+  /// Queues a request; its number, never 0. Throws Error(kUsage) for bad options or ids, Error(kLimit) for a prompt
+  /// that does not leave room for a token in the context, and Error(kBusy) when the queue is full or drain() was
+  /// called.
   uint64_t submit(GenerationRequest request, std::shared_ptr<GenerationListener> listener);
   /// Ends a request within one pass; what it computed stays in the cache. Unknown numbers are ignored.
   void cancel(uint64_t request) noexcept;
