@@ -54,7 +54,9 @@ SequenceState::SequenceState(const ModelConfig& config, int64_t context, int64_t
       tokens_(reinterpret_cast<int32_t*>(cache_.data()) + latent_floats(config, context)) {
   int64_t n_of_kind[2] = {};
   for (const LayerConfig& layer : config.layers) {
-    kind_index_.push_back(n_of_kind[layer.attention == AttentionKind::kKda ? 0 : 1]++);
+    const bool is_kda = layer.attention == AttentionKind::kKda;
+    if (!is_kda) mla_layers_.push_back(static_cast<int64_t>(kind_index_.size()));
+    kind_index_.push_back(n_of_kind[is_kda ? 0 : 1]++);
   }
 }
 
@@ -76,6 +78,15 @@ KdaState SequenceState::kda(int64_t layer, int64_t n_tentative) const noexcept {
 
 float* SequenceState::latents(int64_t layer) const noexcept {
   return caches().data() + kind_index_[static_cast<size_t>(layer)] * context_ * latent_dim_;
+}
+
+int64_t SequenceState::latent_row_bytes() const noexcept { return latent_dim_ * int64_t{sizeof(float)}; }
+
+std::span<std::byte> SequenceState::latent_rows(int64_t layer, int64_t begin, int64_t end) const noexcept {
+  KDA_CHECK(0 <= begin && begin <= end && end <= context_);
+  return std::as_writable_bytes(std::span(latents(layer), static_cast<size_t>(context_ * latent_dim_)))
+      .subspan(static_cast<size_t>(begin * latent_row_bytes()),
+               static_cast<size_t>((end - begin) * latent_row_bytes()));
 }
 
 std::span<float> SequenceState::caches() const noexcept {
@@ -116,6 +127,11 @@ void SequenceState::truncate(int64_t size) noexcept {
   KDA_CHECK(size >= 0 && size <= size_);
   size_ = size;
   settled();
+}
+
+void SequenceState::assign(std::span<const int32_t> tokens) noexcept {
+  size_ = 0;
+  append(tokens);
 }
 
 void SequenceState::clear() noexcept {

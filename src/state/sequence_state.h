@@ -1,6 +1,7 @@
 // What one timeline of tokens carries from token to token.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -42,6 +43,14 @@ class SequenceState {
   [[nodiscard]] KdaState kda(int64_t layer, int64_t n_tentative = 0) const noexcept;
   [[nodiscard]] float* latents(int64_t layer) const noexcept;  // [context, R + P]
 
+  // Latent rows as bytes, to be copied to a state of the same engine.
+  /// The layers that have them, by their index in the model.
+  [[nodiscard]] std::span<const int64_t> mla_layers() const noexcept { return mla_layers_; }
+  /// Of one row; rows of a layer lie without gaps.
+  [[nodiscard]] int64_t latent_row_bytes() const noexcept;
+  /// Rows [begin, end) of one of mla_layers(), within the context.
+  [[nodiscard]] std::span<std::byte> latent_rows(int64_t layer, int64_t begin, int64_t end) const noexcept;
+
   [[nodiscard]] int64_t context() const noexcept { return context_; }
   [[nodiscard]] int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::span<const int32_t> tokens() const noexcept { return {tokens_, static_cast<size_t>(size_)}; }
@@ -64,6 +73,9 @@ class SequenceState {
   void settled() noexcept;
   /// Forgets tokens from `size` on. The caller puts the KDA part right.
   void truncate(int64_t size) noexcept;
+  /// Makes the timeline these tokens. The caller has put their latent rows and the KDA part in place; nothing is
+  /// pending.
+  void assign(std::span<const int32_t> tokens) noexcept;
   /// Back to the empty timeline.
   void clear() noexcept;
 
@@ -79,6 +91,7 @@ class SequenceState {
   int64_t n_pending_ = 0;
   int64_t n_tentative_ = 0;
   std::vector<int64_t> kind_index_;  // by layer: which one of its kind it is
+  std::vector<int64_t> mla_layers_;
   AlignedBuffer recurrent_;
   AlignedBuffer kept_;  // by KDA layer [max_tentative, 4 * width + heads]: q, k, v, f, beta of a tentative pass
   AlignedBuffer cache_;

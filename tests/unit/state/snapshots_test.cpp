@@ -70,6 +70,26 @@ TEST(SequenceState, LayersDoNotOverlap) {
   EXPECT_EQ(state.caches().size(), 80U);
 }
 
+TEST(SequenceState, IsAssignedFromTheBytesOfAnother) {
+  SequenceState from(config(), 10, 2);
+  advance(from, 4);
+  ASSERT_EQ(from.mla_layers().size(), 1U);
+  EXPECT_EQ(from.mla_layers()[0], 1);
+  const std::span<std::byte> all = from.latent_rows(1, 0, 10);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(i);
+  SequenceState to(config(), 7, 2);
+  to.append_tentative(std::vector<int32_t>{7, 8});
+  std::ranges::copy(from.latent_rows(1, 0, 4), to.latent_rows(1, 0, 4).data());
+  to.assign(from.tokens());
+  EXPECT_TRUE(std::ranges::equal(to.tokens(), from.tokens()));
+  EXPECT_EQ(to.n_pending(), 0);
+  EXPECT_TRUE(to.tentative().empty());
+  const std::span<std::byte> row = to.latent_rows(1, 3, 4);
+  ASSERT_EQ(static_cast<int64_t>(row.size()), to.latent_row_bytes());
+  EXPECT_EQ(row[0], static_cast<std::byte>(3 * to.latent_row_bytes()));
+  EXPECT_EQ(to.latent_rows(1, 0, 7).data(), to.latent_rows(1, 3, 4).data() - 3 * to.latent_row_bytes());
+}
+
 TEST(SequenceState, AHugeContextTouchesNoMemory) {
   SequenceState state(config(), int64_t{1} << 27);  // 4.5 GB of addresses
   advance(state, 3);
