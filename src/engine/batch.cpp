@@ -65,7 +65,11 @@ void Batch::Impl::check(std::span<const Item> items) const {
     for (size_t j = 0; j < i; ++j) {
       if (items[j].sequence == item.sequence) fail(ErrorCode::kUsage, "batch: items {} and {} are one sequence", j, i);
     }
-    item.sequence->impl_->check(item.ids, item.sequence->size());
+    const Sequence::Impl& sequence = *item.sequence->impl_;
+    sequence.check(item.ids, item.sequence->size());
+    if (!sequence.run_memory && sequence.recurrent_undefined) {
+      fail(ErrorCode::kUsage, "batch: item {}: its last pass failed; expected a sequence that was cleared since", i);
+    }
     n_tokens += static_cast<int64_t>(item.ids.size());
   }
   if (n_tokens > max_tokens) fail(ErrorCode::kUsage, "batch: {} tokens, expected at most {}", n_tokens, max_tokens);
@@ -85,7 +89,7 @@ void Batch::feed(std::span<Item> items) {
     item.error.clear();
     Sequence::Impl& sequence = *item.sequence->impl_;
     sequence.recurrent_undefined = true;  // until the pass is through
-    impl.segments.push_back({&sequence.state, item.ids});
+    impl.segments.push_back({.state = &sequence.state, .ids = item.ids, .mla_form = item.mla_form});
     n_tokens += static_cast<int64_t>(item.ids.size());
     impl.last_rows.push_back(n_tokens - 1);
   }
@@ -106,6 +110,7 @@ void Batch::feed(std::span<Item> items) {
       sequence.set_logits(logits);
     } else {
       sequence.state.truncate(before);
+      if (!sequence.run_memory) sequence.restore(nullptr);  // it has no pass of its own to come back with
       items[i].error = not_finite_text(before, n);
     }
     begin += n;

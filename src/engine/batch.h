@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "state/sequence_state.h"
 
 namespace kda {
 
@@ -18,6 +19,7 @@ class Batch {
     Sequence* sequence = nullptr;
     std::span<const int32_t> ids;  // at least one
     std::string error = {};        // set by feed(): why this sequence stayed as it was; empty when all went well
+    MlaForm mla_form = MlaForm::kAuto;
   };
 
   /// Takes memory for passes of up to max_tokens tokens of up to max_sequences sequences. Throws Error(kUsage) unless
@@ -26,9 +28,11 @@ class Batch {
   ~Batch();
 
   /// Appends ids to the sequence of each item; logits() of a sequence are those after its last id. A sequence that
-  /// yields numbers that are not finite gets an error and keeps what it held, without an effect on the others.
+  /// yields numbers that are not finite gets an error and keeps what it held (one of new_batch_sequence() is empty
+  /// then), without an effect on the others.
   /// Throws before any work Error(kUsage) for too many items or tokens, no or the same sequence twice, or an id out of
-  /// range, Error(kLimit) when ids do not fit the context.
+  /// range, Error(kLimit) when ids do not fit the context. After another exception, sequences of new_batch_sequence()
+  /// that took part must be cleared.
   void feed(std::span<Item> items);
 
  private:

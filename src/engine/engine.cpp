@@ -146,19 +146,44 @@ int64_t Engine::default_context() const {
   return std::max<int64_t>(1, wanted - (missing + bytes_a_token - 1) / bytes_a_token);
 }
 
+MemoryPlan Engine::batch_memory_plan(int64_t context) const {
+  MemoryPlan plan = memory_plan(context);
+  Arena arena;
+  (void)take_matrix(arena, 1, config().vocab_size);
+  plan.kda_state = SequenceState::recurrent_bytes(config());
+  plan.scratch = static_cast<int64_t>(arena.peak_bytes());
+  return plan;
+}
+
+namespace {
+
+/// Throws Error(kLimit) unless what a sequence needs is available; the weights' part is there already.
+void check_available(const MemoryPlan& plan) {
+  const int64_t needed = plan.total_anonymous() - plan.weights_owned;
+  const int64_t available = available_memory_bytes();
+  if (needed <= available) return;
+  fail(ErrorCode::kLimit,
+       "memory: a context of {} tokens needs {:.1f} MiB ({:.1f} state, {:.1f} cache, {:.1f} scratch), {:.1f} MiB are "
+       "available; ask for a shorter context or smaller batches",
+       plan.context, mebibytes(needed), mebibytes(plan.kda_state), mebibytes(plan.latent_cache),
+       mebibytes(plan.scratch), mebibytes(available));
+}
+
+}  // namespace
+
 std::unique_ptr<Sequence> Engine::new_sequence(int64_t context) const {
   const MemoryPlan plan = memory_plan(context);
-  const int64_t needed = plan.total_anonymous() - plan.weights_owned;  // the weights' part is there already
-  const int64_t available = available_memory_bytes();
-  if (needed > available) {
-    fail(ErrorCode::kLimit,
-         "memory: a context of {} tokens needs {:.1f} MiB ({:.1f} state, {:.1f} cache, {:.1f} scratch), {:.1f} MiB are "
-         "available; ask for a shorter context or smaller batches",
-         context, mebibytes(needed), mebibytes(plan.kda_state), mebibytes(plan.latent_cache), mebibytes(plan.scratch),
-         mebibytes(available));
-  }
+  check_available(plan);
   std::unique_ptr<Sequence> sequence(new Sequence);
-  sequence->impl_ = std::make_unique<Sequence::Impl>(*impl_, context, plan);
+  sequence->impl_ = std::make_unique<Sequence::Impl>(*impl_, context, plan, true);
+  return sequence;
+}
+
+std::unique_ptr<Sequence> Engine::new_batch_sequence(int64_t context) const {
+  const MemoryPlan plan = batch_memory_plan(context);
+  check_available(plan);
+  std::unique_ptr<Sequence> sequence(new Sequence);
+  sequence->impl_ = std::make_unique<Sequence::Impl>(*impl_, context, plan, false);
   return sequence;
 }
 

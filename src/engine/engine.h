@@ -83,8 +83,14 @@ class Engine {
   /// The engine outlives its sequences. One sequence is run at a time.
   [[nodiscard]] std::unique_ptr<Sequence> new_sequence(int64_t context) const;
 
+  /// A sequence that is only fed by Batch: it has no memory for passes of its own and keeps no snapshots, so that
+  /// feed*() and sync() throw Error(kUsage). Throws what new_sequence() throws.
+  [[nodiscard]] std::unique_ptr<Sequence> new_batch_sequence(int64_t context) const;
+  [[nodiscard]] MemoryPlan batch_memory_plan(int64_t context) const;
+
  private:
   friend class Batch;
+  friend class Scheduler;
   friend class Sequence;
   Engine();
   struct Impl;
@@ -138,6 +144,7 @@ class Sequence {
  private:
   friend class Batch;
   friend class Engine;
+  friend class Scheduler;
   Sequence();
   struct Impl;
   std::unique_ptr<Impl> impl_;

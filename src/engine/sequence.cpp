@@ -25,15 +25,19 @@ size_t snapshot_count(const ModelConfig& config) {
 
 }  // namespace
 
-Sequence::Impl::Impl(const Engine::Impl& owner, int64_t context, const MemoryPlan& memory_plan)
+Sequence::Impl::Impl(const Engine::Impl& owner, int64_t context, const MemoryPlan& memory_plan, bool own_passes)
     : engine(owner),
       plan(memory_plan),
       memory(static_cast<size_t>(plan.scratch)),
       arena({memory.data(), memory.size_bytes()}),
-      run_memory(owner.lay_out(context, arena)),
+      run_memory(own_passes ? new RunMemory(owner.lay_out(context, arena)) : nullptr),
       logits(take_matrix(arena, 1, owner.config().vocab_size)),
-      state(owner.config(), context, owner.max_tentative()),
-      snapshots(snapshot_count(owner.config())) {}
+      state(owner.config(), context, own_passes ? owner.max_tentative() : 0),
+      snapshots(own_passes ? snapshot_count(owner.config()) : 0) {}
+
+void Sequence::Impl::check_passes() const {
+  if (!run_memory) fail(ErrorCode::kUsage, "sequence: it was made to be fed by Batch only; use Engine::new_sequence()");
+}
 
 void Sequence::Impl::check(std::span<const int32_t> ids, int64_t size) const {
   const auto n = static_cast<int64_t>(ids.size());
@@ -53,11 +57,11 @@ void Sequence::Impl::run_batch(std::span<const int32_t> ids, bool want_logits, c
                                int64_t n_without, TensorSink* sink, const EachLayer& each_layer) {
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
-  RunMemory& run = run_memory;
+  RunMemory& run = *run_memory;
   engine.pool.set_n_threads(engine.n_threads(n));
   recurrent_undefined = true;  // until the batch is through
   try {
-    const Segment segment = {&state, ids};
+    const Segment segment = {.state = &state, .ids = ids};
     engine.model.forward(run.ops, run.workspace, {&segment, 1}, sink, each_layer);
     const MatView fresh = run.fresh_logits.first_rows(want_logits ? 1 : 0);
     if (want_logits) engine.model.logits(run.ops, run.workspace, n - 1, fresh, each ? nullptr : sink);
@@ -87,7 +91,7 @@ std::string not_finite_text(int64_t first, int64_t n) {
 }
 
 void Sequence::Impl::check_finite(const MatView& fresh, int64_t first, int64_t n) {
-  if (run_memory.ops.all_finite(run_memory.workspace.x.first_rows(n)) && run_memory.ops.all_finite(fresh)) return;
+  if (run_memory->ops.all_finite(run_memory->workspace.x.first_rows(n)) && run_memory->ops.all_finite(fresh)) return;
   fail(ErrorCode::kFormat, "{}", not_finite_text(first, n));
 }
 
@@ -99,11 +103,11 @@ void Sequence::Impl::set_logits(const MatView& fresh) noexcept {
 void Sequence::Impl::run_tentative(std::span<const int32_t> ids) {
   const int64_t before = state.size();
   const auto n = static_cast<int64_t>(ids.size());
-  RunMemory& run = run_memory;
+  RunMemory& run = *run_memory;
   engine.pool.set_n_threads(engine.n_threads(n));
   recurrent_undefined = true;  // until the batch is through
   try {
-    const Segment segment = {&state, ids, true};
+    const Segment segment = {.state = &state, .ids = ids, .tentative = true};
     engine.model.forward(run.ops, run.workspace, {&segment, 1}, nullptr);
     const MatView fresh = run.fresh_logits.first_rows(n);
     engine.model.logits(run.ops, run.workspace, 0, fresh, nullptr);
@@ -120,7 +124,7 @@ void Sequence::Impl::run_tentative(std::span<const int32_t> ids) {
 void Sequence::Impl::run(std::span<const int32_t> ids, std::span<const int64_t> cuts, const FeedProgress& progress) {
   const auto total = static_cast<int64_t>(ids.size());
   const int64_t start = state.size();
-  const int64_t batch = run_memory.workspace.max_tokens;
+  const int64_t batch = run_memory->workspace.max_tokens;
   const auto report = [&](int64_t done) {
     if (progress && !progress(done, total)) {
       fail(ErrorCode::kInterrupted, "stopped after {} of {} tokens", state.size() - start, total);
@@ -164,7 +168,7 @@ void Sequence::Impl::recover() {
 }
 
 void Sequence::Impl::keep_snapshot() {
-  engine.model.settle(run_memory.ops, state);
+  engine.model.settle(run_memory->ops, state);
   const bool has_logits = logits_position == state.size();
   snapshots.add(state, has_logits ? logits_span() : std::span<const float>());
 }
@@ -173,6 +177,7 @@ Sequence::Sequence() = default;
 Sequence::~Sequence() = default;
 
 void Sequence::feed(std::span<const int32_t> ids, const FeedProgress& progress) {
+  impl_->check_passes();
   impl_->check(ids, size());
   impl_->engine.checkpoint->check_unchanged();
   impl_->recover();
@@ -198,17 +203,18 @@ bool Sequence::feed_guessed(int32_t id) noexcept {
   const std::span<const int32_t> left = impl_->state.tentative();
   if (left.empty() || left.front() != id) return false;
   impl_->state.confirm();
-  impl_->set_logits(impl_->run_memory.fresh_logits.rows_from(++impl_->guess_row, 1));
+  impl_->set_logits(impl_->run_memory->fresh_logits.rows_from(++impl_->guess_row, 1));
   return true;
 }
 
 void Sequence::feed_all_logits(std::span<const int32_t> ids,
                                const std::function<void(int64_t, std::span<const float>)>& each, TensorSink* sink,
                                const FeedProgress& progress, int64_t n_without) {
+  impl_->check_passes();
   impl_->check(ids, size());
   impl_->engine.checkpoint->check_unchanged();
   impl_->recover();
-  const auto batch = static_cast<size_t>(impl_->run_memory.workspace.max_tokens);
+  const auto batch = static_cast<size_t>(impl_->run_memory->workspace.max_tokens);
   for (size_t done = 0; done < ids.size(); done += batch) {
     Impl::EachLayer each_layer;
     if (progress) {
@@ -225,6 +231,7 @@ void Sequence::feed_all_logits(std::span<const int32_t> ids,
 
 int64_t Sequence::sync(std::span<const int32_t> ids, std::span<const int64_t> borders, const FeedProgress& progress) {
   Impl& impl = *impl_;
+  impl.check_passes();
   impl.check(ids, 0);
   impl.engine.checkpoint->check_unchanged();
   const auto total = static_cast<int64_t>(ids.size());
@@ -251,6 +258,7 @@ int64_t Sequence::sync(std::span<const int32_t> ids, std::span<const int64_t> bo
 }
 
 void Sequence::keep_snapshot() {
+  impl_->check_passes();
   if (size() > 0 && !impl_->recurrent_undefined) impl_->keep_snapshot();
 }
 
@@ -263,7 +271,9 @@ std::span<const int32_t> Sequence::tokens() const noexcept { return impl_->state
 int64_t Sequence::size() const noexcept { return impl_->state.size(); }
 int64_t Sequence::context() const noexcept { return impl_->state.context(); }
 MemoryPlan Sequence::memory_plan() const noexcept { return impl_->plan; }
-int64_t Sequence::max_guesses() const noexcept { return impl_->run_memory.fresh_logits.rows - 1; }
+int64_t Sequence::max_guesses() const noexcept {
+  return impl_->run_memory ? impl_->run_memory->fresh_logits.rows - 1 : 0;
+}
 
 void Sequence::clear() {
   impl_->snapshots.drop_after(0);

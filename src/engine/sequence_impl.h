@@ -72,7 +72,10 @@ struct Engine::Impl {
 [[nodiscard]] std::string not_finite_text(int64_t first, int64_t n);
 
 struct Sequence::Impl {
-  Impl(const Engine::Impl& engine, int64_t context, const MemoryPlan& plan);
+  /// own_passes: with memory for them.
+  Impl(const Engine::Impl& engine, int64_t context, const MemoryPlan& plan, bool own_passes);
+  /// Throws Error(kUsage) when there is no memory for passes.
+  void check_passes() const;
 
   /// Throws Error(kUsage | kLimit) when ids are out of range, or would not fit behind `size` tokens.
   void check(std::span<const int32_t> ids, int64_t size) const;
@@ -105,8 +108,8 @@ struct Sequence::Impl {
   MemoryPlan plan;
   AlignedBuffer memory;
   Arena arena;
-  RunMemory run_memory;
-  MatView logits;  // [1, vocab]
+  std::unique_ptr<RunMemory> run_memory;  // nullptr: only Batch feeds it
+  MatView logits;                         // [1, vocab]
   SequenceState state;
   SnapshotStore snapshots;
   int64_t logits_position = 0;       // number of tokens that the logits belong to; 0: to none

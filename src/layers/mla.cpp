@@ -15,8 +15,8 @@
 //
 // A pair of token and key costs 2 R + P multiplications a head in the first form and N + P + V in the second, where a
 // key costs R (N + V) more, once for all tokens: for the 48B model 1,088, 320 and 131,072, so it pays from 171 tokens
-// on. The form depends on the number of tokens in the batch alone; within a form a token's result does not depend on
-// how a prompt was cut into batches.
+// on. The form depends on the number of tokens in the segment alone, unless the segment names it; within a form a
+// token's result does not depend on how a prompt was cut into batches.
 #include "layers/mla.h"
 
 #include <algorithm>
@@ -113,7 +113,7 @@ void MlaLayer::forward(Ops& ops, Activation& x, std::span<const Segment> segment
   for (const Segment& segment : segments) {
     const int64_t segment_begin = end;
     end += segment.n();
-    if (segment.n() < expand_from_ || trace) continue;
+    if (!expands(segment) || trace) continue;
     absorbed(begin, segment_begin);
     ops.mla_expanded({.n_heads = n_heads,
                       .first_position = segment.state->size(),
@@ -132,6 +132,11 @@ void MlaLayer::forward(Ops& ops, Activation& x, std::span<const Segment> segment
   const Product output[] = {{&scratch.out_x, w.o, out}};
   trace.inputs({TensorId::kMlaOutput}, heads_out);
   ops.matmul(output);
+}
+
+bool MlaLayer::expands(const Segment& segment) const noexcept {
+  if (segment.mla_form == MlaForm::kAuto) return segment.n() >= expand_from_;
+  return segment.mla_form == MlaForm::kExpanded;
 }
 
 float MlaLayer::scale() const noexcept { return 1 / std::sqrt(static_cast<float>(config_.qk_head_dim())); }

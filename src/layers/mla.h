@@ -43,7 +43,12 @@ class MlaLayer {
   void forward(Ops& ops, Activation& x, std::span<const Segment> segments, int64_t layer, MlaScratch& scratch,
                const MatView& out, const Trace& trace) const;
 
+  /// Tokens of a segment from which on it is expanded when its form is left open.
+  [[nodiscard]] int64_t expand_from() const noexcept { return expand_from_; }
+
  private:
+  [[nodiscard]] bool expands(const Segment& segment) const noexcept;
+
   /// From queries of rows [begin, end) of the batch [T, H * (N + P)] to heads' outputs [T, H * V], in absorbed form, at
   /// most kMlaTileTokens; their rows of the caches are there. ctx [U * H, R] stays in scratch.
   void attend(Ops& ops, std::span<const Segment> segments, int64_t layer, int64_t begin, int64_t end,

@@ -60,6 +60,13 @@ Model::Model(const ModelConfig& config, const ModelWeights& weights, int64_t exp
   }
 }
 
+int64_t Model::expand_mla_from() const noexcept {
+  for (const Layer& layer : layers_) {
+    if (const auto* mla = std::get_if<MlaLayer>(&layer.attention)) return mla->expand_from();
+  }
+  return INT64_MAX;
+}
+
 int64_t Model::owned_bytes() const noexcept {
   int64_t bytes = 0;
   for (const Layer& layer : layers_) {

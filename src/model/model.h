@@ -59,6 +59,9 @@ class Model {
   /// Those after the tokens [first, first + logits.rows).
   void logits(Ops& ops, Workspace& workspace, int64_t first, const MatView& logits, TensorSink* sink) const;
 
+  /// Tokens of a segment from which on MLA takes the expanded form when the segment leaves it open; INT64_MAX: never.
+  [[nodiscard]] int64_t expand_mla_from() const noexcept;
+
   /// Bytes that the model holds beside the checkpoint.
   [[nodiscard]] int64_t owned_bytes() const noexcept;
 

@@ -104,9 +104,17 @@ void Sampler::ban(int32_t token) {
   banned_.push_back(token);
 }
 
-/// The logits after penalties and bans; the same memory when there are none.
+void Sampler::bias(int32_t token, float amount) {
+  check_id(token);
+  if (!std::isfinite(amount))
+    fail(ErrorCode::kUsage, "sampler: the bias of token {} is {}, expected a finite number", token, amount);
+  scores_.resize(static_cast<size_t>(vocab_));
+  biases_.push_back({amount, token});
+}
+
+/// The logits after penalties, biases and bans; the same memory when there are none.
 std::span<const float> Sampler::adjust(std::span<const float> logits) {
-  if (!penalties_ && banned_.empty()) return logits;
+  if (!penalties_ && banned_.empty() && biases_.empty()) return logits;
   std::copy(logits.begin(), logits.end(), scores_.begin());
   if (penalties_) {
     for (size_t id = 0; id < scores_.size(); ++id) {
@@ -117,6 +125,7 @@ std::span<const float> Sampler::adjust(std::span<const float> logits) {
       score -= options_.presence_penalty + options_.frequency_penalty * static_cast<float>(count);
     }
   }
+  for (const Candidate& bias : biases_) scores_[static_cast<size_t>(bias.id)] += bias.value;
   for (const int32_t id : banned_) scores_[static_cast<size_t>(id)] = -kInfinity;
   return scores_;
 }

@@ -42,6 +42,9 @@ class Sampler {
   [[nodiscard]] int32_t sample(std::span<const float> logits);
   /// Takes a candidate out of the next calls to sample (--ignore-eos). Throws Error(kUsage) for an id out of range.
   void ban(int32_t token);
+  /// Adds to the logit of a token in the next calls to sample, after the penalties. Throws Error(kUsage) for an id out
+  /// of range or an amount that is not finite.
+  void bias(int32_t token, float amount);
 
  private:
   struct Candidate {
@@ -62,7 +65,8 @@ class Sampler {
   size_t history_next_ = 0;
   std::vector<int32_t> counts_;  // by id: how often it is in the history
   std::vector<int32_t> banned_;
-  std::vector<float> scores_;          // logits after penalties and bans
+  std::vector<Candidate> biases_;      // value: what is added
+  std::vector<float> scores_;          // logits after penalties, biases and bans
   std::vector<Candidate> candidates_;  // room for vocab
 };
 

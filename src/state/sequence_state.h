@@ -98,11 +98,19 @@ class SequenceState {
   int32_t* tokens_;  // [context], in cache_ after the latents
 };
 
+/// The two ways to compute MLA, see layers/mla.cpp. They differ in the last bits.
+enum class MlaForm : uint8_t {
+  kAuto,      // by the number of tokens in the segment
+  kAbsorbed,  // cheaper for few tokens
+  kExpanded,  // cheaper for many
+};
+
 /// Tokens of one sequence that go through the layers together with those of others, behind the ones that state holds.
 struct Segment {
   SequenceState* state = nullptr;
   std::span<const int32_t> ids;
   bool tentative = false;  // all after the first may be taken back
+  MlaForm mla_form = MlaForm::kAuto;
 
   [[nodiscard]] int64_t n() const noexcept { return static_cast<int64_t>(ids.size()); }
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/xxhash64.h"
 #include "formats/file_kind.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
@@ -141,6 +142,32 @@ int64_t Checkpoint::mapped_bytes() const noexcept {
     if (t.used) total += static_cast<int64_t>(t.bytes.size());
   }
   return total;
+}
+
+uint64_t Checkpoint::fingerprint() const {
+  constexpr size_t kSampleBytes = 256;
+  check_unchanged();
+  XxHash64 hash;
+  // With its length, so that no two lists run together to the same bytes.
+  const auto add = [&](std::string_view text) {
+    const uint64_t n = text.size();
+    hash.update(std::as_bytes(std::span(&n, 1)));
+    hash.update(std::as_bytes(std::span(text)));
+  };
+  for (const auto& [key, value] : metadata()) {
+    add(key);
+    add(value);
+  }
+  for (const FileTensor& t : impl_->table->tensors()) {
+    add(t.name);
+    add(t.type_name);
+    hash.update(std::as_bytes(std::span(t.shape)));
+    const auto bytes = std::as_bytes(std::span(t.bytes));
+    const size_t n = std::min(kSampleBytes, bytes.size());
+    hash.update(bytes.first(n));
+    hash.update(bytes.subspan(std::min(bytes.size() / 2, bytes.size() - n), n));
+  }
+  return hash.digest();
 }
 
 int64_t Checkpoint::n_parameters() const noexcept {

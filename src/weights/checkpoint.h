@@ -108,6 +108,9 @@ class Checkpoint {
   [[nodiscard]] int64_t owned_bytes() const noexcept;
   /// Number of weights, those of tied embeddings counted once.
   [[nodiscard]] int64_t n_parameters() const noexcept;
+  /// Tells models apart: of the metadata, the tensors' names, types and shapes and a sample of the bytes of each. The
+  /// same for copies of a file. Reads a page or two of each tensor; throws Error(kIo).
+  [[nodiscard]] uint64_t fingerprint() const;
   /// Throws Error(kIo) when a file changed since it was opened.
   void check_unchanged() const;
   /// Reads every weight once; throws Error(kFormat) naming the first tensor that holds NaN or infinity, or

@@ -126,5 +126,72 @@ TEST_F(BatchTest, RefusesWhatDoesNotFitBeforeAnyWork) {
   EXPECT_EQ(error_of([&] { Batch(*engine_, 9, 8); }), ErrorCode::kUsage);
 }
 
+TEST_F(BatchTest, AnItemMayNameTheFormOfItsAttention) {
+  const auto ids = some_ids(60);
+  const auto cold_of = [&](int64_t expand_mla_from, int64_t n) {
+    const auto engine = test::open_engine(folder_.path(), {.threads = 2, .expand_mla_from = expand_mla_from});
+    const auto sequence = engine->new_sequence(100);
+    sequence->feed(std::span(ids).first(static_cast<size_t>(n)));
+    return copy(sequence->logits());
+  };
+  Batch batch(*engine_, 3, 100);
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int i = 0; i < 3; ++i) sequences.push_back(engine_->new_batch_sequence(100));
+  const auto span = std::span<const int32_t>(ids);
+  Batch::Item items[] = {{.sequence = sequences[0].get(), .ids = span, .mla_form = MlaForm::kAbsorbed},
+                         {.sequence = sequences[1].get(), .ids = span.first(5), .mla_form = MlaForm::kExpanded},
+                         {.sequence = sequences[2].get(), .ids = span.first(3), .mla_form = MlaForm::kAbsorbed}};
+  batch.feed(items);
+  EXPECT_EQ(copy(sequences[0]->logits()), cold_of(EngineOptions::kNever, 60));
+  EXPECT_EQ(copy(sequences[1]->logits()), cold_of(1, 5));
+  EXPECT_EQ(copy(sequences[2]->logits()), cold_of(EngineOptions::kNever, 3));
+  EXPECT_NE(cold_of(1, 5), cold_of(EngineOptions::kNever, 5));
+}
+
+TEST_F(BatchTest, ASequenceForBatchesOnlyHasNoPassesOfItsOwn) {
+  const auto ids = some_ids(20);
+  const auto sequence = engine_->new_batch_sequence(100);
+  EXPECT_EQ(sequence->max_guesses(), 0);
+  EXPECT_LT(sequence->memory_plan().scratch, engine_->memory_plan(100).scratch / 4);
+  EXPECT_EQ(sequence->memory_plan().latent_cache, engine_->memory_plan(100).latent_cache);
+  EXPECT_EQ(error_of([&] { sequence->feed(ids); }), ErrorCode::kUsage);
+  EXPECT_EQ(error_of([&] { sequence->feed_guessing(1, ids); }), ErrorCode::kUsage);
+  EXPECT_EQ(error_of([&] { sequence->feed_all_logits(ids, {}); }), ErrorCode::kUsage);
+  EXPECT_EQ(error_of([&] { (void)sequence->sync(ids, {}); }), ErrorCode::kUsage);
+  EXPECT_EQ(error_of([&] { sequence->keep_snapshot(); }), ErrorCode::kUsage);
+  Batch batch(*engine_, 1, 32);
+  Batch::Item items[] = {{.sequence = sequence.get(), .ids = ids}};
+  batch.feed(items);
+  EXPECT_EQ(copy(sequence->logits()), cold(ids));
+  sequence->clear();
+  EXPECT_EQ(sequence->size(), 0);
+  batch.feed(items);
+  EXPECT_EQ(copy(sequence->logits()), cold(ids));
+}
+
+TEST_F(BatchTest, ABadPassEmptiesASequenceForBatchesOnly) {
+  const test::TempFolder folder;
+  test::TinyModel model({.mla_layers = {1, 3}});
+  auto& embedding = model.tensors.at("model.embed_tokens.weight");
+  embedding.values[embedding.values.size() - 1] = std::nanf("");  // of token 95
+  model.write_folder(folder.path());
+  const auto engine = test::open_engine(folder.path(), {.threads = 2});
+  const auto sequence = engine->new_batch_sequence(50);
+  Batch batch(*engine, 1, 8);
+  const std::vector<int32_t> ids = {4, 8, 15, 95};
+  Batch::Item items[] = {{.sequence = sequence.get(), .ids = std::span(ids).first(2)}};
+  batch.feed(items);
+  items[0].ids = std::span(ids).subspan(2);
+  batch.feed(items);
+  EXPECT_NE(items[0].error, "");
+  EXPECT_EQ(sequence->size(), 0);
+  items[0].ids = std::span(ids).first(3);
+  batch.feed(items);
+  EXPECT_EQ(items[0].error, "");
+  const auto alone = engine->new_sequence(50);
+  alone->feed(std::span(ids).first(3));
+  EXPECT_EQ(copy(sequence->logits()), copy(alone->logits()));
+}
+
 }  // namespace
 }  // namespace kda

@@ -129,6 +129,22 @@ TEST(Sampler, RefusesLogitsThatHoldNoChoice) {
   }
 }
 
+TEST(Sampler, AddsABiasAfterThePenalties) {
+  const std::vector<float> logits = {1.0F, 4.0F, 2.0F};
+  Sampler sampler({.temperature = 0, .presence_penalty = 1.5F}, 3);
+  sampler.accept(1);
+  EXPECT_EQ(sampler.sample(logits), 1);  // 2.5
+  sampler.bias(2, 1.0F);
+  EXPECT_EQ(sampler.sample(logits), 2);  // 3
+  sampler.bias(0, 2.5F);
+  EXPECT_EQ(sampler.sample(logits), 0);  // 3.5
+  sampler.ban(0);
+  sampler.bias(0, 100.0F);
+  EXPECT_EQ(sampler.sample(logits), 2);
+  EXPECT_EQ(code_of([&] { sampler.bias(3, 1.0F); }), ErrorCode::kUsage);
+  EXPECT_EQ(code_of([&] { sampler.bias(0, std::nanf("")); }), ErrorCode::kUsage);
+}
+
 TEST(Sampler, RefusesOptionsOutOfRangeByName) {
   const auto message_of = [](const std::function<void(SamplerOptions&)>& change) -> std::string {
     SamplerOptions options;

@@ -231,6 +231,22 @@ TEST(Checkpoint, NoticesThatAFileChanged) {
   expect_error(ErrorCode::kIo, "model.safetensors", [&] { checkpoint->check_unchanged(); });
 }
 
+TEST(Checkpoint, HasAFingerprintThatCopiesShareAndOthersDoNot) {
+  const auto fingerprint = [](const TinyModel& model, const TinyGgufOptions& options = {}) {
+    const TempFolder folder;
+    return open_gguf(model, folder, options)->fingerprint();
+  };
+  const TinyModel model;
+  const uint64_t one = fingerprint(model);
+  EXPECT_EQ(fingerprint(model), one);
+  EXPECT_NE(fingerprint(TinyModel({.seed = 2})), one);
+  EXPECT_NE(fingerprint(model, {.matrix_type = TensorType::kBF16}), one);
+  EXPECT_NE(fingerprint(model, {.add_keys = [](GgufWriter& w) { w.add_string("general.version", "other"); }}), one);
+  TinyModel changed;
+  changed.tensors.at("model.embed_tokens.weight").values[0] += 0.5F;
+  EXPECT_NE(fingerprint(changed), one);
+}
+
 TEST(Checkpoint, OutlivesItsFilesNames) {
   const TinyModel model;
   const TempFolder folder;
