@@ -189,8 +189,8 @@ std::vector<T> ladder_of(T base) {
 }
 
 /// What the answers lose by noise in a tensor: the divergence that Q3_K in these tensors alone caused on the demo
-/// model, divided by their number, relative to the least and rounded (docs/quantization.md). Zero: not to be touched, 8
-/// bits.
+/// model, divided by their number, relative to the least and rounded (docs/quantization.md). Zero: not to be touched,
+/// delicate_type.
 double sensitivity(Id id) noexcept {
   switch (id) {
     case Id::kDecayDown:
@@ -228,6 +228,13 @@ double sensitivity(Id id) noexcept {
   }
 }
 
+/// Of tensors that no mix takes bits from. attn_k_b is BF16: three hundredths of a percent of the 48B model, and
+/// llama.cpp aborts when it loads the tensor as F16, Q8_0 or Q4_0 on a processor with AMX, whose layout of weights it
+/// then gives it without having the product of such a layout for three dimensions.
+T delicate_type(const PlannedTensor& tensor) noexcept {
+  return tensor.spec->id == Id::kMlaKUp ? T::kBF16 : type_that_fits(T::kQ8_0, tensor.cols());
+}
+
 class Allocator {
  public:
   Allocator(std::vector<PlannedTensor>& tensors, T base) : tensors_(tensors) {
@@ -237,7 +244,7 @@ class Allocator {
       if (!tensor.quantisable()) continue;
       const double weight = sensitivity(tensor.spec->id);
       if (weight == 0) {
-        tensor.type = type_that_fits(T::kQ8_0, tensor.cols());
+        tensor.type = delicate_type(tensor);
         continue;
       }
       tensor.type = type_that_fits(base, tensor.cols());
@@ -343,8 +350,7 @@ void choose_for_kda(std::vector<PlannedTensor>& tensors, const QuantPreset& pres
   if (is_plain(preset.base)) return;
   if (preset.base == T::kQ8_0) {  // all of it is at 8 bits already, but for MXFP4 where only experts belong
     for (PlannedTensor& tensor : tensors) {
-      if (tensor.quantisable() && sensitivity(tensor.spec->id) == 0)
-        tensor.type = type_that_fits(T::kQ8_0, tensor.cols());
+      if (tensor.quantisable() && sensitivity(tensor.spec->id) == 0) tensor.type = delicate_type(tensor);
     }
     return;
   }

@@ -84,7 +84,7 @@ class Convert(ProgramTest):
     def test_dry_run_writes_nothing_and_tells_the_size(self):
         text = self.succeeds("convert", MODEL, "-o", self.path("x.gguf"), "--type", "q5_k_m", "--dry-run")
         self.assertEqual(os.listdir(self.folder), [])
-        self.assertRegex(text, r"blk\.3\.attn_k_b\.weight +\{64, 128, 4\} +BF16 +Q8_0 +34816\n")
+        self.assertRegex(text, r"blk\.3\.attn_k_b\.weight +\{64, 128, 4\} +BF16 +BF16 +65536\n")
         size = os.path.getsize(self.convert("x.gguf", "q5_k_m"))
         planned = int(text.split("\nall ")[1].split()[2])
         self.assertLess(abs(size - planned), 64 * 1024, "metadata and padding")

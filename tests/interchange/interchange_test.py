@@ -2,11 +2,13 @@
 """Files that kda writes, in other programs: llama.cpp (npm's node-llama-cpp) gives the same answers and probabilities,
 and an independent reader (npm's @huggingface/gguf) lists the same metadata and tensors.
 
-$KDA_NPM names a folder where `npm install node-llama-cpp @huggingface/gguf` was run; what is not there is skipped.
+support/npm_packages.sh installs the packages; what cannot be had is skipped.
 """
+import functools
 import json
 import os
-import shutil
+import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,9 @@ from support import KDA, MODEL, environment  # noqa: E402
 import numpy as np  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODULES = os.path.join(os.environ.get("KDA_NPM", ""), "node_modules")
+PROCESSOR = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}.get(platform.machine(), "linux-x64")
+LLAMA_CPP = ("node-llama-cpp@3.22.1", f"@node-llama-cpp/{PROCESSOR}@3.22.1")
+READER = ("@huggingface/gguf@0.4.6",)
 QUESTIONS = ["What is 27+15?", "Sort: 7 3 9 1", "What is the capital of Norway?", "Remember apple=42. What is apple?"]
 # Largest difference of a next-token probability. Both compute with activations rounded to 8 bits where weights are
 # quantised, in different places; F32 differs by the order of sums.
@@ -29,16 +33,21 @@ def prompt(question):
     return f"<|im_user|>user<|im_middle|>{question}<|im_end|><|im_assistant|>assistant<|im_middle|>"
 
 
-def missing(package):
-    if shutil.which("node") is None:
-        return "node is not installed"
-    if not os.path.isdir(os.path.join(MODULES, package)):
-        return f"no {package}: run npm install {package} in a folder and set KDA_NPM to it"
-    return None
+@functools.cache
+def modules(packages):
+    """The folder of node modules with these packages. SkipTest with the reason where they cannot be had."""
+    script = os.path.join(HERE, "..", "support", "npm_packages.sh")
+    result = subprocess.run([script, *packages], capture_output=True, text=True)
+    if result.returncode == 77:
+        raise unittest.SkipTest(result.stderr.strip())
+    result.check_returncode()
+    return os.path.join(result.stdout.strip(), "node_modules")
 
 
-def run(*words, **kwargs):
+def run(*words, attempts=1, **kwargs):
     result = subprocess.run(words, capture_output=True, timeout=500, env=environment(), **kwargs)
+    if result.returncode == -signal.SIGSEGV and attempts > 1:
+        return run(*words, attempts=attempts - 1, **kwargs)
     if result.returncode != 0:
         raise AssertionError(f"{words}: {result.stderr.decode(errors='replace')}")
     return result.stdout.decode()
@@ -65,11 +74,12 @@ class Interchange(unittest.TestCase):
         return p / p.sum()
 
     def test_llama_cpp_gives_the_same_answers(self):
-        if reason := missing("node-llama-cpp"):
-            self.skipTest(reason)
+        folder = modules(LLAMA_CPP)
         texts = json.dumps([prompt(q) for q in QUESTIONS]).encode()
         paths = [self.convert(kind) for kind in TYPES]
-        lines = run("node", os.path.join(HERE, "answers.mjs"), MODULES, *paths, input=texts).splitlines()
+        # llama.cpp was seen to crash now and then on a busy processor with AMX, on files that it reads at other times.
+        words = ["node", os.path.join(HERE, "answers.mjs"), folder, *paths]
+        lines = run(*words, attempts=4, input=texts).splitlines()
         for (kind, tolerance), path, line in zip(TYPES.items(), paths, lines, strict=True):
             worst = 0.0
             for question, found in zip(QUESTIONS, json.loads(line)):
@@ -86,10 +96,9 @@ class Interchange(unittest.TestCase):
             self.assertLess(worst, tolerance, kind)
 
     def test_an_independent_reader_lists_the_same(self):
-        if reason := missing("@huggingface/gguf"):
-            self.skipTest(reason)
+        folder = modules(READER)
         path = self.convert("q4_k_m")
-        theirs = json.loads(run("node", os.path.join(HERE, "listing.mjs"), MODULES, path))
+        theirs = json.loads(run("node", os.path.join(HERE, "listing.mjs"), folder, path))
         ours = json.loads(run(KDA, "inspect", path, "--tensors", "--metadata", "--json"))
         self.assertEqual([[t["name"], t["type"], t["shape"]] for t in ours["tensors"]], theirs["tensors"])
         metadata = theirs["metadata"]
@@ -103,7 +112,7 @@ class Interchange(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if all(missing(p) for p in ("node-llama-cpp", "@huggingface/gguf")):
-        print("skipped:", missing("node-llama-cpp"))
-        sys.exit(77)
-    unittest.main(verbosity=1)
+    result = unittest.main(verbosity=1, exit=False).result
+    if result.wasSuccessful() and len(result.skipped) == result.testsRun:
+        sys.exit(77)  # ctest's word for skipped
+    sys.exit(not result.wasSuccessful())

@@ -89,9 +89,9 @@ TEST(Recipe, OursKeepsDelicateTensorsAtEightBitsInNoMoreBytes) {
     std::vector<std::string> notes;
     choose_types(ours, preset, Recipe::kKda, {}, notes);
     choose_types(theirs, preset, Recipe::kLlamaCpp, {}, notes);
-    if (preset.name != "MXFP4_MOE") {  // there the two MLA stacks go from 4 bits to 8
-      EXPECT_LE(total_bytes(ours), total_bytes(theirs)) << preset.name;
-    }
+    // With a base of 8 bits there is nothing to take for attn_k_b in BF16 (and, in MXFP4_MOE, the two MLA stacks at 8).
+    const int64_t more = preset.base == TensorType::kQ8_0 ? total_bytes(theirs) / 500 : 0;
+    EXPECT_LE(total_bytes(ours), total_bytes(theirs) + more) << preset.name;
     EXPECT_GT(total_bytes(ours), total_bytes(theirs) * 99 / 100) << preset.name << ": bits are left over";
     for (const PlannedTensor& tensor : ours) {
       for (const char* part :
@@ -102,6 +102,9 @@ TEST(Recipe, OursKeepsDelicateTensorsAtEightBitsInNoMoreBytes) {
       for (const char* part : {"norm", "conv1d", "ssm_a", "ssm_dt", "exp_probs", "gate_inp"}) {
         if (tensor.name.find(part) == std::string::npos) continue;
         EXPECT_EQ(tensor.type, TensorType::kF32) << preset.name << ' ' << tensor.name;
+      }
+      if (!is_plain(preset.base) && tensor.name.find("attn_k_b") != std::string::npos) {
+        EXPECT_EQ(tensor.type, TensorType::kBF16) << preset.name << ": llama.cpp with AMX aborts on 8 bits";
       }
     }
     EXPECT_EQ(notes, std::vector<std::string>{});
